@@ -15,7 +15,7 @@ from dropflow.cli.common_options import connection_options, output_options
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.origin import checksum_text, show_origin
 from dropflow.cli.output import CommandOutput
-from dropflow.cli.run_or_session import is_run_directory, refuse_without_run
+from dropflow.cli.run_or_session import is_given, is_run_directory, refuse_without_run
 from dropflow.errors import DropflowError, NoManagerError, NotFoundError, UsageError
 from dropflow.failure import Failure
 from dropflow.files import JOURNAL
@@ -168,7 +168,7 @@ def _made_in(output: CommandOutput, manager: ConnectionOptions, path: Path, plac
     from dropflow.sessions.report import run_report
 
     size, checksum = tree_of(str(path)) if path.is_dir() else (path.stat().st_size, checksum_of(str(path)))
-    beside = () if manager.url else (Path(), *path.absolute().parents[:_MOST_PARENTS])
+    beside = () if is_given(click.get_current_context(), "url") else (Path(), *path.absolute().parents[:_MOST_PARENTS])
     roots = [Path(place) for place in places] or beside
     journals = {
         journal_path.resolve(): journal_path.stat().st_mtime
@@ -240,7 +240,8 @@ def _of_directory(directory: Path, drop: str) -> ExplainReply:
     )
     reused = reuse_lines(graph, directory, row)
     lacks = completeness_lines(graph, row, states, missing_share(graph, row, states, replayed.missing))
-    content = replayed.contents.get(row)
+    record = replayed.contents.get(row)
+    content = None if record is None else record.in_directory(directory.absolute())
     files = _path_lines(content.location if content is not None and content.kind in ("file", "directory") else "")
     reasons = (*explanation.lines, *files, *chain, *lacks, *_failure_lines(failure), *alike, *(reused or repeat))
     return ExplainReply(

@@ -67,6 +67,7 @@ class RunReply(msgspec.Struct, frozen=True, kw_only=True):
     saved: float = 0.0
     incomplete: "tuple[IncompleteDrop, ...]" = ()
     results: tuple[str, ...] = ()
+    more_results: int = 0
     output: str
 
     @classmethod
@@ -100,12 +101,14 @@ class RunReply(msgspec.Struct, frozen=True, kw_only=True):
                 more=str(Path(self.output, SUMMARY)),
             )
         yield from (f"note: {note}" for note in self.notes)
-        there = [str(path) for path in _results(Path(self.output))]
-        results = [*dict.fromkeys((*self.results, *there))]
+        listed = set(map(Path, self.results))  # directories stand for the files in them
+        there = [path for path in _results(Path(self.output)) if listed.isdisjoint(path.parents)]
+        results = [*dict.fromkeys((*self.results, *map(str, there)))]
+        count = len(results) + self.more_results
         yield f"results outside of {self.output}" if results and not there else f"results in {self.output}"
         yield from (f"  {path}" for path in results[:_SHOWN_RESULTS])
-        if len(results) > _SHOWN_RESULTS:
-            yield f"  ... and {len(results) - _SHOWN_RESULTS} more"
+        if count > _SHOWN_RESULTS:
+            yield f"  ... and {count - _SHOWN_RESULTS} more"
         if self.status == SessionState.CANCELLED.name:
             yield f"to continue: {shell_command('resume', self.output)}"
         elif any(failure.drop for failure in self.failures):

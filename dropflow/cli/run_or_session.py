@@ -38,7 +38,7 @@ def is_run_directory(run: str, *, other_url: str | None = None) -> bool:
 
     Names of sessions have no slash. With ``--to``, or the address of another manager, a name without one is a session.
     """
-    has_url = other_url or _is_given(click.get_current_context(), "url")
+    has_url = other_url or is_given(click.get_current_context(), "url")
     is_there = not has_url and any(Path(run, name).exists() for name in (GRAPH_FILE, JOURNAL))
     return is_there or "/" in run or run in (".", "..")
 
@@ -106,7 +106,7 @@ def continues_directory(run: str) -> bool:
     context = click.get_current_context()
     here = is_run_directory(run)
     refuse_without_run(run)
-    wrong = [name for name in (_OF_SESSIONS if here else _OF_DIRECTORIES) if _is_given(context, name)]
+    wrong = [name for name in (_OF_SESSIONS if here else _OF_DIRECTORIES) if is_given(context, name)]
     if wrong:
         options = {param.name: param.opts[-1] for param in context.command.params}
         what = "the directory of a run" if here else "a session of a manager, which keeps the options of its submission"
@@ -154,5 +154,6 @@ def _no_manager(context: click.Context) -> bool:
     return not named and not records_here()
 
 
-def _is_given(context: click.Context, name: str) -> bool:
+def is_given(context: click.Context, name: str) -> bool:
+    """Return whether an option is on the command line, and not only in the environment."""
     return context.get_parameter_source(name) is ParameterSource.COMMANDLINE

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dropflow.clock import Clock
+from dropflow.execution.content_location import Handle
 from dropflow.execution.core import Core
 from dropflow.failure import Failure, RootCause
 from dropflow.graph.drop_counts import NO_DROPS, DropCounts, IncompleteDrop, count_drops
@@ -19,6 +20,8 @@ from dropflow.ids import drop_file_name
 from dropflow.states import DropState, SessionState
 
 _NAMES = tuple(state.name for state in DropState)
+_MOST_RESULTS = 100
+"""Paths of results in a summary."""
 _SECONDS_PER_NODE = 0.0006
 """Seconds between two publications for each logical node: to read it takes managers and clients a tenth of that."""
 
@@ -279,6 +282,8 @@ class SessionResult(msgspec.Struct, frozen=True, kw_only=True):
     results : tuple of str
         Paths or URLs of the first hundred final results, and of others that are outside of the directory; in a run on
         this machine.
+    more_results : int
+        How many further results are outside of the directory.
     """
 
     session: str
@@ -296,6 +301,25 @@ class SessionResult(msgspec.Struct, frozen=True, kw_only=True):
     saved: float = 0.0
     incomplete: tuple[IncompleteDrop, ...] = ()
     results: tuple[str, ...] = ()
+    more_results: int = 0
+
+
+def with_results(result: SessionResult, graph: PhysicalGraph, contents: Mapping[int, Handle]) -> SessionResult:
+    """Return a result with where the results are: those of leaves first, then others outside, without inputs."""
+    is_made, is_read = np.diff(graph.predecessors.ptr) > 0, np.diff(graph.successors.ptr) > 0
+    here = f"{result.directory}/"
+    found = sorted(
+        (bool(is_read[drop]), content.location)
+        for drop, content in contents.items()
+        if content.kind in ("file", "directory", "url")
+        and is_made[drop]
+        and not (is_read[drop] and content.location.startswith(here))
+    )
+    return msgspec.structs.replace(
+        result,
+        results=tuple(location for _, location in found[:_MOST_RESULTS]),
+        more_results=sum(not location.startswith(here) for _, location in found[_MOST_RESULTS:]),
+    )
 
 
 class RankedCauses(NamedTuple):

@@ -14,7 +14,6 @@ from time import gmtime, strftime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
 
 from dropflow.apps.needs import check, note_containers, prepare_containers
 from dropflow.clock import Clock, SystemClock
@@ -22,11 +21,10 @@ from dropflow.data.repository import LocalRepository
 from dropflow.data.storage_errors import storage_error
 from dropflow.data.workspace import SHARED_MEMORY
 from dropflow.errors import ConflictError, DropflowError, StorageError, UsageError
-from dropflow.execution.content_location import Handle
 from dropflow.execution.continuation import Continuation
 from dropflow.execution.executor_spec import ReuseSpec
 from dropflow.execution.session import Session, Watch
-from dropflow.execution.statistics import SessionResult, Statistics
+from dropflow.execution.statistics import SessionResult, Statistics, with_results
 from dropflow.failure import refuse_errors, refuse_no_drops
 from dropflow.files import GRAPH_FILE, JOURNAL, LOCK, REUSE_LOG, SUMMARY, SessionLock, refuse_other_directory
 from dropflow.formatting import few
@@ -69,8 +67,6 @@ _OURS = (
 last: if this process is killed meanwhile, the next one continues the removal."""
 _SHOWN_HOSTS = 8
 """Names of hosts in a note."""
-_MOST_RESULTS = 100
-"""Paths of results in the summary."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,7 +213,7 @@ def execute(
         if hooks.on_session is not None:
             hooks.on_session(session)
         result = session.run()
-        result = msgspec.structs.replace(result, results=_first_results(graph, session.contents(), result.directory))
+        result = with_results(result, graph, session.contents())
     finally:
         repository.close()
     if session.missing:
@@ -227,19 +223,6 @@ def execute(
     if options.reuse or continuation is not None:  # a run that began with --reuse may be continued without it
         result = _with_reused(result, directory, options)
     return write_summary(result, directory)
-
-
-def _first_results(graph: PhysicalGraph, contents: Mapping[int, Handle], directory: str) -> tuple[str, ...]:
-    """Return where the first results are: those of leaves, then others outside of the directory, without inputs."""
-    is_made, is_read = np.diff(graph.predecessors.ptr) > 0, np.diff(graph.successors.ptr) > 0
-    found = sorted(
-        (bool(is_read[drop]), content.location)
-        for drop, content in contents.items()
-        if content.kind in ("file", "directory", "url")
-        and is_made[drop]
-        and not (is_read[drop] and content.location.startswith(f"{directory}/"))
-    )
-    return tuple(location for _, location in found[:_MOST_RESULTS])
 
 
 def _with_reuse(
@@ -392,6 +375,7 @@ def summary(result: SessionResult) -> dict[str, Any]:
         "saved": round(result.saved, 3),
         "incomplete": result.incomplete,
         "results": result.results,
+        "more_results": result.more_results,
         "output": result.directory,
     }
 

@@ -31,7 +31,7 @@ from dropflow.execution.continuation import (
 from dropflow.execution.core import Core
 from dropflow.execution.events import KnownStates
 from dropflow.execution.journal import JournalHeader, ReplayedSession, is_blank, read, replay
-from dropflow.execution.statistics import SessionResult, applications_run, cause_reports, snapshot, totals
+from dropflow.execution.statistics import SessionResult, applications_run, cause_reports, snapshot, totals, with_results
 from dropflow.files import GRAPH_FILE, JOURNAL, SUMMARY, refuse_other_directory
 from dropflow.formatting import few, plural
 from dropflow.graph.codec import digest, load
@@ -219,7 +219,7 @@ class StoppedRun(StoppedSession):
         core = self.replayed.core
         ended = (self.directory / JOURNAL).stat().st_mtime
         reused = taken_results(self.directory)
-        return SessionResult(
+        result = SessionResult(
             session=self.directory.name,
             status=core.status,
             drops=self.graph.drops,
@@ -236,6 +236,9 @@ class StoppedRun(StoppedSession):
             saved=sum(taken.seconds for taken in reused.values()),
             incomplete=incomplete_results(self.graph, self.replayed.missing),
         )
+        records = self.replayed.contents.items()
+        there = {drop: content for drop, record in records if (content := record.in_directory(self.directory))}
+        return with_results(result, self.graph, there)
 
     def stranded(self) -> Again | None:
         """Return the drops that had no workers because an engine ended, and the drops that failed because of them."""

@@ -6,7 +6,13 @@ import msgspec
 import numpy as np
 
 from dropflow.api.session_records import FailureInfo, LogicalNodeInfo, PartEnd
-from dropflow.execution.statistics import Attempts, FailureReport, NodeStatistics, Statistics, by_name
+from dropflow.execution.statistics import (
+    Attempts,
+    FailureReport,
+    NodeStatistics,
+    Statistics,
+    by_name,
+)
 from dropflow.failure import RootCause
 from dropflow.graph.drop_counts import DropCounts
 from dropflow.graph.physical import PhysicalGraph

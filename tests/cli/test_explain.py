@@ -140,6 +140,18 @@ def test_a_manager_that_does_not_answer_is_named(dropflow: Command, tmp_path: Pa
     assert "runs were looked for in no directory: " in unknown.err
 
 
+@pytest.mark.slow
+def test_files_of_this_directory_are_known_beside_a_manager(ask: Command, tmp_path: Path, examples: Path) -> None:
+    """A manager in the environment hides no run that is here, and the path of a content is that of its file."""
+    assert ask("run", examples / "hello.graph", "--keep", "out", "--runner", "inline").status == 0
+    (made,) = (tmp_path / "out" / "files").iterdir()
+    copy = tmp_path / "copy.txt"
+    copy.write_bytes(made.read_bytes())
+
+    assert f"its content is {made}\n" in ask("explain", "./out", "Greeting").out.decode()
+    assert f"{copy} is " in ask("explain", copy).err
+
+
 @app
 def length(text: str) -> int:
     """Return the number of characters."""

@@ -16,13 +16,17 @@ import pytest
 from dropflow.cli.common_options import Duration, parse_walltime
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.run import RunReply, exit_of_run
+from dropflow.execution.content_location import Handle
+from dropflow.execution.statistics import SessionResult, with_results
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
 from dropflow.sessions.local_run import RunHooks, resume
+from dropflow.sessions.stopped import StoppedRun
 from dropflow.states import SessionState
+from dropflow.testing import drawing
 from tests.cli.answers import Command
 from tests.drawn_graphs import data, draw, function
 from tests.virtual_clock import VirtualClock
@@ -461,3 +465,33 @@ def test_final_results_are_listed_first_wherever_they_are(place: str, tmp_path: 
 
     head = lines.index(f"results {'in' if place == 'in' else 'outside of'} {directory}")
     assert lines[head + 1 : head + 3] == [f"  {where / 'z.txt'}", f"  {where / 'a.txt'}"]
+    of_leaves = (str(where / "z.txt"), str(where / "a.txt"))[: 1 if place == "in" else 2]
+    assert StoppedRun.read(directory).result().results == of_leaves
+
+
+def test_all_results_are_counted_and_a_directory_stands_for_its_files(tmp_path: Path) -> None:
+    """The first ones are listed; the others are counted, also those outside that the summary does not have."""
+    made = tmp_path / "run" / "files" / "made"
+    made.mkdir(parents=True)
+    for name in ("one", "two"):
+        (made / name).write_text(name)
+    (made.parent / "three.txt").write_text("3")
+    contents = {row: Handle(kind="file", location=f"/~/{row:03}.txt") for row in range(1, 151)}
+    contents |= {151: Handle(kind="directory", location=str(made)), 0: Handle(kind="bytes", body=b"")}
+    graph = drawing.draw(", ".join(f"A -> x{row}" for row in range(1, 152)))
+    result = SessionResult(
+        session="s",
+        status=SessionState.FINISHED,
+        drops=152,
+        states={},
+        seconds=1.0,
+        failures=(),
+        directory=str(tmp_path / "run"),
+    )
+    reply = RunReply.of(with_results(result, graph, contents))
+    lines = [*reply.lines()]
+    listed = [line.strip() for line in lines if line.startswith("  ")]
+
+    assert (len(reply.results), reply.more_results) == (100, 51)
+    assert (len(listed), listed.count(str(made)), listed[-1]) == (13, 1, "... and 140 more")
+    assert str(made / "one") not in "".join(lines)
