@@ -250,7 +250,8 @@ class SessionLock:
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
         try:
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                while not _locks(descriptor):
+                    pass
             except BlockingIOError:
                 holder = os.pread(descriptor, 200, 0).decode(errors="replace").strip()
                 raise ConflictError(
@@ -271,6 +272,22 @@ class SessionLock:
                 os.close(descriptor)
             raise
         return descriptor
+
+
+def _locks(descriptor: int) -> bool:
+    """Lock a file; return False if `SessionLock.is_held` just had its lock, which it shares.
+
+    Raises
+    ------
+    OSError
+        A process works with it (`BlockingIOError`), or the file system has no such locks.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    return True
 
 
 def content_digest() -> hashlib.blake2b:

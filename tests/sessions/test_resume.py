@@ -324,6 +324,23 @@ def test_two_processes_do_not_work_in_one_directory(ended: tuple[PhysicalGraph, 
     assert again(directory, marks)[0].status is SessionState.FINISHED
 
 
+def test_a_look_at_a_directory_refuses_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check whether a process works there takes the lock for a moment; a process that begins then is not refused."""
+    flock = fcntl.flock
+    with (tmp_path / "lock").open("wb") as looking:
+        flock(looking, fcntl.LOCK_SH)
+
+        def locked(descriptor: int, operation: int) -> None:
+            try:
+                flock(descriptor, operation)
+            finally:
+                flock(looking, fcntl.LOCK_UN)
+
+        monkeypatch.setattr(fcntl, "flock", locked)
+        with SessionLock(tmp_path):
+            assert SessionLock.is_held(tmp_path)
+
+
 def test_file_systems_without_locks_are_usable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the system has no locks of files, a run works without one."""
 
