@@ -750,6 +750,8 @@ def refuse_silent(kind: str, address: str, seconds: float) -> None:
         reason = f"nothing was received in {seconds:g} s"
     except OSError as error:
         reason = error.strerror or str(error)
+    except UnicodeError:
+        reason = f"{host!r} is not the name of a host"
     else:
         if is_greeted:
             return

@@ -434,6 +434,13 @@ def test_an_address_without_a_process_is_refused_at_once(listener: socket.socket
         assert caught.value.where == address
 
 
+@pytest.mark.parametrize("host", ["a..b", "a" * 64])
+def test_a_host_that_cannot_have_its_name_is_refused(host: str) -> None:
+    """A label of the name is empty or too long, so that it cannot be looked up."""
+    with pytest.raises(LinkError, match=f"'{host}' is not the name of a host"):
+        refuse_silent("dask", f"tcp://{host}:8786", 5.0)
+
+
 def test_a_process_that_does_not_greet_is_no_scheduler_of_dask(listener: socket.socket) -> None:
     """Another service may wait for the client to speak, or close the connection. That of Ray waits, too."""
     with pytest.raises(LinkError, match=r"nothing was received in 0\.05 s"):
