@@ -10,7 +10,7 @@ import logging
 import math
 import socket
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -452,6 +452,8 @@ class ExternalRunner:
         self._places = tuple(places)
         self._clock = SystemClock()
         self._inbox: Inbox[Callable[[], None]] = Inbox()
+        self._commands: deque[Callable[[], None]] = deque()
+        """Taken from the inbox, and not called yet."""
         self._deliver: ResultSink = _discard
         self._thread = threading.Thread(target=self._serve, name="engine", daemon=True)
         self._is_closed = self._ending = False
@@ -552,8 +554,9 @@ class ExternalRunner:
                 self._on_broken(f"the thread of its runner failed: {summary_of(error)}")
 
     def _take_turn(self) -> None:
-        for command in self._inbox.drain(self._timeout()):
-            command()
+        self._commands += self._inbox.drain(0.0 if self._commands else self._timeout())
+        while self._commands:
+            self._commands.popleft()()
         now = self._clock.monotonic()
         if self._broken is None and not self._ending:
             self._keep(now)
@@ -565,7 +568,9 @@ class ExternalRunner:
         self._ending = True
         self._aborts([*self._sent.keys], 0.0)
 
-    def _timeout(self) -> float:
+    def _timeout(self) -> float | None:
+        if self._broken is not None:
+            return None  # nothing is due any more
         now = self._clock.monotonic()
         due = [self._pinged + _PING_SECONDS]
         if self._wanted or self._waiting:

@@ -261,6 +261,31 @@ def test_an_engine_that_is_gone_fails_all_attempts_now_and_later(played: Played)
     assert "connection was lost" in played.results[-1].failure.text  # type: ignore[union-attr]
 
 
+def test_the_thread_of_a_runner_that_is_broken_waits(played: Played) -> None:
+    """Nothing is due any more: without a command, it computes nothing until the session ends."""
+    assert played.engine.events is not None
+    played.runner.submit(same_template([0]))
+    played.engine.events.broken("the connection was lost")
+
+    assert until(lambda: played.runner._timeout() is None)
+
+
+def test_commands_after_one_that_fails_are_carried_out(played: Played) -> None:
+    """Attempts that are submitted just after an error in the thread of the runner are answered with it."""
+    gate = threading.Event()
+
+    def fail() -> None:
+        raise ValueError("a bug")
+
+    played.runner._command(lambda: [gate.wait(60)] and None)
+    played.runner._command(fail)
+    played.runner.submit(same_template([0]))
+    gate.set()
+
+    assert until(lambda: len(played.results) == 1)
+    assert "a bug" in played.results[0].failure.text  # type: ignore[union-attr]
+
+
 def test_attempts_wait_for_the_first_worker_of_an_engine_that_starts_without_any() -> None:
     """Attempts that are submitted before the engine reports no workers wait, and do not fail."""
     engine = PlayedEngine(0)
