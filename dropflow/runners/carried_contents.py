@@ -542,8 +542,11 @@ class OwnDirectory:
         try:
             for path in (self.path, *(f"{self.path}/{name}" for name in _DIRECTORIES)):
                 os.mkdir(path, 0o700)  # noqa: PTH102
-            self._lock = os.open(f"{self.path}/{_DIRECTORY_LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            # Locked before it has its name: another process that starts now would remove the directory.
+            unnamed, lock = f"{self.path}/{_DIRECTORY_LOCK}.new", f"{self.path}/{_DIRECTORY_LOCK}"
+            self._lock = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.rename(unnamed, lock)  # noqa: PTH104
         except OSError as error:
             raise StorageError(f"the directory cannot be made: {error.strerror}", where=self.path) from error
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import fcntl
 import io
 import os
 import tarfile
@@ -404,6 +405,23 @@ def test_directories_of_processes_that_were_killed_are_removed(tmp_path: Path) -
     assert Path(living.path).exists()
     living.close()
     other.close()
+
+
+def test_workers_that_begin_at_the_same_moment_keep_their_directories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory whose process has not locked it yet is not one of a process that was killed."""
+    flock, others = fcntl.flock, list[OwnDirectory]()
+
+    def begin_another(descriptor: int, operation: int) -> None:
+        monkeypatch.undo()
+        others.append(OwnDirectory(str(tmp_path)))
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", begin_another)
+    with contextlib.closing(OwnDirectory(str(tmp_path))) as own, contextlib.closing(others[0]) as other:
+        assert Path(own.path).is_dir()
+        assert Path(other.path).is_dir()
 
 
 def test_a_directory_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:

@@ -274,10 +274,13 @@ def test_commands_after_one_that_fails_are_carried_out(played: Played) -> None:
     """Attempts that are submitted just after an error in the thread of the runner are answered with it."""
     gate = threading.Event()
 
+    def wait() -> None:
+        assert gate.wait(60)
+
     def fail() -> None:
         raise ValueError("a bug")
 
-    played.runner._command(lambda: [gate.wait(60)] and None)
+    played.runner._command(wait)
     played.runner._command(fail)
     played.runner.submit(same_template([0]))
     gate.set()
