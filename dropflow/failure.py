@@ -147,8 +147,8 @@ def _class_of(code: str, root: type[DropflowError]) -> type[DropflowError]:
 # The name, text and traceback of an exception that user code has raised.
 #
 # `str()` of such an exception may raise, exit, or return something that is not a string, 100 MB of text, or characters
-# that UTF-8 cannot encode. The functions here raise nothing but `Interrupted`, which interrupts a `__str__` that
-# does not end. What they return can be sent and stored.
+# that UTF-8 cannot encode. The functions here raise nothing but `Interrupted`, which interrupts a `__str__` that does
+# not end. What they return can be sent and stored.
 
 
 def name_of(error: BaseException) -> str:

@@ -16,9 +16,9 @@ _moving = threading.Lock()
 def reserve() -> None:
     """Move `sys.stdout` to a descriptor of its own, and redirect descriptor 1 to standard error.
 
-    What the encoding of the terminal does not have is written as escapes.
-    Compiled libraries print to descriptor 1, whatever `sys.stdout` is: METIS does so when it cannot bisect a graph.
-    Call this once, before the process has threads, in a command whose output programs read.
+    What the encoding of the terminal does not have is written as escapes. Compiled libraries print to descriptor 1,
+    whatever `sys.stdout` is: METIS does so when it cannot bisect a graph. Call this once, before the process has
+    threads, in a command whose output programs read.
     """
     if sys.stdout is None or sys.stderr is None:  # closed by the caller
         # A file that is opened later must not get the descriptor of a stream, and what is printed to it.

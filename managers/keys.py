@@ -5,9 +5,9 @@ proves with the secret half that it belongs to the cluster, and it demands the s
 everything between them is encrypted and authenticated. A user who can read the key file can do what any node can do:
 names inside a cluster are not secrets, and a stolen key must be replaced on all hosts.
 
-The file holds the secret and is readable by its owner only (mode 0600, in a directory of mode 0700). Copy it
-to the other hosts as you copy other secrets (ssh, a Kubernetes secret). dropflow only sends it through ssh, to hosts on
-which it starts node managers itself.
+The file holds the secret and is readable by its owner only (mode 0600, in a directory of mode 0700). Copy it to the
+other hosts as you copy other secrets (ssh, a Kubernetes secret). dropflow only sends it through ssh, to hosts on which
+it starts node managers itself.
 
 The key of a user signs requests of people to managers (`dropflow.api.signing`), and nothing else. It is derived from
 the cluster key, so that all managers accept it at once. Files beside the cluster key have the revoked ones, and what

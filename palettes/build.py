@@ -50,8 +50,8 @@ TEMPLATES: tuple[str, ...] = (
 
 # The entries of template.palette: constructs, and components that a user fills in.
 #
-# Components are only listed here; their classes define them. Constructs, notes, and nodes for classes
-# of users are defined here, because dropflow has no class for them.
+# Components are only listed here; their classes define them. Constructs, notes, and nodes for classes of users are
+# defined here, because dropflow has no class for them.
 
 
 class ConstructEntry(msgspec.Struct, frozen=True, kw_only=True):

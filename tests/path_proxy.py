@@ -1,7 +1,7 @@
 """A reverse proxy that serves the servers of this host below a path, as that of JupyterHub does.
 
-``/user/ada/proxy/8002/sessions`` is ``/sessions`` of the server on port 8002. It passes headers of
-browsers on, and answers as they come. All other paths are refused, and remembered.
+``/user/ada/proxy/8002/sessions`` is ``/sessions`` of the server on port 8002. It passes headers of browsers on, and
+answers as they come. All other paths are refused, and remembered.
 """
 
 import http.client

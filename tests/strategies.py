@@ -62,8 +62,7 @@ def pipelines(draw: st.DrawFn, *, most: int = 10) -> PhysicalGraph:
     return builder.build()
 
 
-# The expected final state of every drop, computed recursively and slowly from the rules of the
-# design.
+# The expected final state of every drop, computed recursively and slowly from the rules of the design.
 
 C, E, S = DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED
 

@@ -301,14 +301,12 @@ def _bounded(value: Number) -> Number:
     return value
 
 
-# Estimates as expressions: the execution time of an application, or the volume of data, from the
-# sizes of inputs.
+# Estimates as expressions: the execution time of an application, or the volume of data, from the sizes of inputs.
 #
-# ``execution_time = "0.5 * n + 2e-9 * input_bytes"`` uses parameters of the graph, other numbers of
-# the node, and what is known of each instance: `INPUT_NAMES`. `settled_estimate` puts in the
-# parameters, `take_estimates` takes the expressions out of the logical graph, and `with_estimates`
-# computes them for each drop of the physical graph, in the order of its edges. Expressions are
-# never executed as code.
+# ``execution_time = "0.5 * n + 2e-9 * input_bytes"`` uses parameters of the graph, other numbers of the node, and what
+# is known of each instance: `INPUT_NAMES`. `settled_estimate` puts in the parameters, `take_estimates` takes the
+# expressions out of the logical graph, and `with_estimates` computes them for each drop of the physical graph, in the
+# order of its edges. Expressions are never executed as code.
 
 
 def is_estimate(node: LogicalNode, field: Field) -> bool:

@@ -51,8 +51,7 @@ _WHOLE_FIELDS = frozenset(
 Values = dict[Address, Any]
 """Values by node id and index of the field in the node."""
 
-# Settings of users: finds the field for ``NODE.PARAM``, and reports names without a field or with
-# several.
+# Settings of users: finds the field for ``NODE.PARAM``, and reports names without a field or with several.
 
 
 class Setting(NamedTuple):
@@ -180,8 +179,7 @@ def _did_you_mean(name: str, known: list[str]) -> str:
     return f"there are {listed}" if known else "there are none"
 
 
-# Global variables, and their placeholders in values: ``{x}``, and with `tilde` also ``~x`` and
-# ``~{x}``.
+# Global variables, and their placeholders in values: ``{x}``, and with `tilde` also ``~x`` and ``~{x}``.
 #
 # As a whole value, ``~x``, ``~{x}``, ``$x`` and ``${x}`` are placeholders in any case.
 

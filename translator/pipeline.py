@@ -1,7 +1,7 @@
 """Translation of a file into a physical graph, with all its problems.
 
-``bytes -> read_logical -> fill -> validate -> outline -> check_components -> unroll -> partition -> place``.
-A physical graph (a JSON list or a ``.dfg`` container) skips all stages before `check_components`, and `unroll`.
+``bytes -> read_logical -> fill -> validate -> outline -> check_components -> unroll -> partition -> place``. A physical
+graph (a JSON list or a ``.dfg`` container) skips all stages before `check_components`, and `unroll`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -214,8 +214,7 @@ def _fits(going: Field, coming: Field) -> bool:
     return going_type.startswith(coming_type) or coming_type.startswith(going_type)
 
 
-# Corrections of the file of a logical graph that need no decision: each is what the translator
-# assumes anyway.
+# Corrections of the file of a logical graph that need no decision: each is what the translator assumes anyway.
 #
 # =======  ====================================================================================
 # finding  correction

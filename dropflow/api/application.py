@@ -86,8 +86,7 @@ _KINDS = {
     "`null`": "null",
 }
 
-# Answers to requests that fail: JSON for programs, a page for browsers, DALiuGE's fields for its
-# clients.
+# Answers to requests that fail: JSON for programs, a page for browsers, DALiuGE's fields for its clients.
 
 
 class ErrorResponse(msgspec.Struct, frozen=True):

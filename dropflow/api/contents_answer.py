@@ -217,11 +217,10 @@ def read_records(chunks: Iterable[bytes]) -> Iterator[ContentRecord]:
         raise ProtocolError("the contents are cut off")
 
 
-# Parts of downloads, as HTTP asks for them (RFC 9110, 14): one range of bytes, if the content is
-# still the same.
+# Parts of downloads, as HTTP asks for them (RFC 9110, 14): one range of bytes, if the content is still the same.
 #
-# The headers ``Range`` and ``If-Range`` are passed from manager to manager as they are; the node that
-# has the content reads them, because only it knows the size.
+# The headers ``Range`` and ``If-Range`` are passed from manager to manager as they are; the node that has the content
+# reads them, because only it knows the size.
 
 
 class DataQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -364,8 +363,7 @@ def file_name(header: str) -> str:
     return safe_name(str(filename), fallback="download")
 
 
-# Paths of the results of a session in a directory or an archive: relative, distinct, and never
-# outside of it.
+# Paths of the results of a session in a directory or an archive: relative, distinct, and never outside of it.
 
 
 def result_paths(results: Iterable[ResultInfo]) -> Iterator[tuple[ResultInfo, PurePosixPath]]:

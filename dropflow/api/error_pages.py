@@ -8,8 +8,8 @@ import bottle
 from dropflow.api.error_body import status_of
 from dropflow.errors import DropflowError
 
-# A page with nothing but a card, without the navigation of a server: a form to confirm something, or an error.
-# The card is HTML already; everything that `{{...}}` shows is escaped.
+# A page with nothing but a card, without the navigation of a server: a form to confirm something, or an error. The card
+# is HTML already; everything that `{{...}}` shows is escaped.
 _PAGE = """<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -138,12 +138,10 @@ def error_page(error: DropflowError, target: str, *, is_awaited: bool = False) -
     )
 
 
-# The page that asks for the token before a form changes something, if the browser has only the
-# cookie.
+# The page that asks for the token before a form changes something, if the browser has only the cookie.
 #
-# It repeats the form with all its fields. Its script (``page_key.js``) exchanges the token for the page
-# key, which the browser keeps, so that it is not asked again. Without a script, the form is posted
-# with the token.
+# It repeats the form with all its fields. Its script (``page_key.js``) exchanges the token for the page key, which the
+# browser keeps, so that it is not asked again. Without a script, the form is posted with the token.
 
 
 def confirm_page(target: str, fields: Sequence[tuple[str, str]]) -> str:

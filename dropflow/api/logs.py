@@ -52,8 +52,8 @@ _LAST_LINES = 0.6
 
 # Pages of the log of a session: lines of all drops on all nodes, in the order of time.
 #
-# A position in the log is a number on each node. A cursor has those of several nodes:
-# ``NODE:POSITION``, with commas between, names percent-encoded.
+# A position in the log is a number on each node. A cursor has those of several nodes: ``NODE:POSITION``, with commas
+# between, names percent-encoded.
 
 
 class LogTextQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -299,8 +299,7 @@ class CauseColumns(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     rows, counts, took_along : bytes
-        Rows in the whole graph, and the numbers of `FailureInfo`, as uint32,
-        little-endian. Base64 in JSON.
+        Rows in the whole graph, and the numbers of `FailureInfo`, as uint32, little-endian. Base64 in JSON.
     """
 
     rows: bytes = b""
@@ -367,8 +366,8 @@ def merged_columns(parts: Sequence[CauseColumns]) -> CauseColumns:
 
 # Differences between two records of a session, so that an event stream sends only what changed.
 #
-# A change is a JSON object with the fields that differ. ``logical`` has only the logical nodes that
-# differ, identified by their ``key``; every other field is replaced as a whole.
+# A change is a JSON object with the fields that differ. ``logical`` has only the logical nodes that differ, identified
+# by their ``key``; every other field is replaced as a whole.
 
 _FIELDS = SessionDetail.__struct_fields__
 

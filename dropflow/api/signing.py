@@ -284,8 +284,8 @@ class Verifier:
         # The time of signatures starts with the system's, and never goes back: a nonce that was forgotten because its
         # time is over stays over, even if the clock of the system is set back.
         self._began = self._clock.now() - self._clock.monotonic()
-        # Guards the nonces: two threads of the server may check the same request at the same time, and only one of
-        # them may accept it.
+        # Guards the nonces: two threads of the server may check the same request at the same time, and only one of them
+        # may accept it.
         self._lock = threading.Lock()
         # Those of users are counted apart: a user who sends very many requests does not keep managers from theirs.
         self._seen: tuple[OrderedDict[str, float], ...] = (OrderedDict(), OrderedDict())

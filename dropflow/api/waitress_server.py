@@ -59,8 +59,8 @@ _NO_LIMIT = 2**62
 
 # Decides which connections a server closes because they take too long, or because there are too many.
 #
-# Works on records, without sockets and clocks. A connection is idle while no request of it runs and
-# no answer is being sent: it waits for a request, or has sent part of one.
+# Works on records, without sockets and clocks. A connection is idle while no request of it runs and no answer is being
+# sent: it waits for a request, or has sent part of one.
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,12 +168,12 @@ def _first(connections: Sequence[ConnectionState], places: Sequence[int], number
 # Connections of waitress that check the head of each request before they receive its body.
 #
 # waitress receives a whole body before it calls the application. This channel calls
-# `dropflow.api.application.RestApp.check_head` as soon as the head is there. A refused request is answered and its
-# body is not read; the body of another one is read up to its limit. Small bodies are always read, so that the
-# connection is kept.
+# `dropflow.api.application.RestApp.check_head` as soon as the head is there. A refused request is answered and its body
+# is not read; the body of another one is read up to its limit. Small bodies are always read, so that the connection is
+# kept.
 #
-# waitress copies each piece of an answer into a buffer, from which its loop sends. Large pieces are
-# sent here by the thread that has them, and are not copied.
+# waitress copies each piece of an answer into a buffer, from which its loop sends. Large pieces are sent here by the
+# thread that has them, and are not copied.
 
 
 class _Request(HTTPRequestParser):  # type: ignore[misc] # waitress has no types

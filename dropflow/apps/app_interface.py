@@ -274,8 +274,7 @@ class App(ABC):
         Raises
         ------
         dropflow.errors.BadParameterError
-            Lists every parameter that cannot be used. `dropflow.apps.needs.check` reads them before
-            anything runs.
+            Lists every parameter that cannot be used. `dropflow.apps.needs.check` reads them before anything runs.
         """
         return read(self.component, self.template)
 
@@ -308,8 +307,7 @@ class App(ABC):
         """Do the work of one attempt. Raise to fail."""
 
 
-# The decorator that describes an application class: what its `Component` would say, from the class
-# itself.
+# The decorator that describes an application class: what its `Component` would say, from the class itself.
 
 AppType = TypeVar("AppType", bound=type[App])
 

@@ -639,10 +639,9 @@ def _describe(value: Any) -> str:
 
 # Values at the ports of the built-in applications: reading them from inputs, writing them to outputs.
 #
-# Two rules hold for all of them. *Inputs without content are left out, with a warning in the log*:
-# the error threshold of the application allowed that. *A value keeps its type*: it is written with
-# the encoding of the port if that encoding can hold it, and pickled otherwise, as DALiuGE's generic
-# applications always do.
+# Two rules hold for all of them. *Inputs without content are left out, with a warning in the log*: the error threshold
+# of the application allowed that. *A value keeps its type*: it is written with the encoding of the port if that
+# encoding can hold it, and pickled otherwise, as DALiuGE's generic applications always do.
 
 
 def usable(context: Context) -> list[InputData]:

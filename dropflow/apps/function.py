@@ -683,9 +683,9 @@ def _copy(source: Path, target: Path) -> None:
 #
 # A constructor (``func_name`` ends with ``__init__`` or names a class) puts the new object on its port ``self``. A bare
 # ``__init__``, or the bare name of a class, means the class that ``base_name`` names. A member function takes the
-# object from its port ``self`` and is called on it. The object, as the call left it, goes to the output port
-# ``self`` if there is one; the return value goes to the other outputs. If the class of an object cannot be imported
-# it is pickled by value, so classes defined in ``func_code`` work.
+# object from its port ``self`` and is called on it. The object, as the call left it, goes to the output port ``self``
+# if there is one; the return value goes to the other outputs. If the class of an object cannot be imported it is
+# pickled by value, so classes defined in ``func_code`` work.
 
 
 class PythonMemberFunction(PyFuncApp):

@@ -204,8 +204,7 @@ def _may_be_function(name: str) -> bool:
     return "BASH_ENV" in os.environ or f"BASH_FUNC_{name}%%" in os.environ
 
 
-# The check of all components of a graph, before anything runs: classes, parameters, ports and time
-# limits.
+# The check of all components of a graph, before anything runs: classes, parameters, ports and time limits.
 
 
 def findings(

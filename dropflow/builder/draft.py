@@ -242,11 +242,10 @@ def type_name(value: Any) -> str:
     return names.get(type(value), "Json")
 
 
-# Places the nodes of a drawing as EAGLE shows them: constructs are circles that enclose their nodes,
-# and no others.
+# Places the nodes of a drawing as EAGLE shows them: constructs are circles that enclose their nodes, and no others.
 #
-# The places that are given order the nodes in columns; the distances follow from the sizes of the
-# circles. A node without children is a circle, too, with room for its name.
+# The places that are given order the nodes in columns; the distances follow from the sizes of the circles. A node
+# without children is a circle, too, with room for its name.
 
 
 class WantedPlace(msgspec.Struct, frozen=True):
@@ -316,8 +315,7 @@ def _moved(name: str, wanted: Mapping[str, WantedPlace], circle_of: Mapping[str,
     return Circle(round(x), round(y), own.radius)
 
 
-# Where the nodes of a graph go: in columns from left to right, as data flow; constructs are circles
-# around theirs.
+# Where the nodes of a graph go: in columns from left to right, as data flow; constructs are circles around theirs.
 
 
 def placed(drawing: DraftGraph) -> Mapping[str, Circle]:

@@ -61,10 +61,9 @@ _GROUP = "The data of the group."
 
 # The code of a function as a module of its own: what the field ``func_code`` of a node has.
 #
-# The module has the function without its decorators, and what the function uses of the module around
-# it: imports, other functions of the same file, and constants that can be written as literals.
-# Anything else is an error when the function is used in a graph, and not when the graph runs on
-# another machine.
+# The module has the function without its decorators, and what the function uses of the module around it: imports, other
+# functions of the same file, and constants that can be written as literals. Anything else is an error when the function
+# is used in a graph, and not when the graph runs on another machine.
 
 
 def import_path(function: Callable[..., Any]) -> str:
@@ -407,9 +406,8 @@ def app(
     outputs : tuple of str
         Names of outputs. A function that has a parameter of this name, or one that is annotated as
         `dropflow.OutputPath`, writes the output itself: the parameter is the path of a file or directory to make, and
-        calls in graphs leave it out. Of several other outputs, the function
-        returns a dictionary with exactly these keys. A call in a graph returns the data of the outputs: a tuple if
-        there are several.
+        calls in graphs leave it out. Of several other outputs, the function returns a dictionary with exactly these
+        keys. A call in a graph returns the data of the outputs: a tuple if there are several.
     imported : bool
         Have the graph name the function, and not contain its code: its module must be installed where the graph runs.
     **settings

@@ -44,12 +44,10 @@ _COMPONENTS = {component.name: component for component in DATA_COMPONENTS} | {
 """By name and category; of several with one category the first, which is the general one: File, not JSON."""
 _BY_CLASS = {component.dropclass: component for component in DATA_COMPONENTS}
 
-# Types of ports from annotations, and the check that a value of one annotation can be an argument of
-# another.
+# Types of ports from annotations, and the check that a value of one annotation can be an argument of another.
 #
-# The check is made while a graph is written, so it only refuses what is certainly wrong: two classes
-# without a common subclass that the annotations allow. Everything that is not a class, a union or a
-# container of them fits.
+# The check is made while a graph is written, so it only refuses what is certainly wrong: two classes without a common
+# subclass that the annotations allow. Everything that is not a class, a union or a container of them fits.
 
 
 def annotations_of(function: Callable[..., Any]) -> Mapping[str, Any]:
@@ -418,8 +416,7 @@ class GroupedData:
         return f"<data of a group of {self.node.name!r}>"
 
 
-# What ``with`` statements of a graph open, where a plain handle is not enough: loops, MKNs and
-# services.
+# What ``with`` statements of a graph open, where a plain handle is not enough: loops, MKNs and services.
 
 
 class Loop:

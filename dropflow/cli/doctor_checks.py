@@ -239,9 +239,9 @@ def _what(connection: Connection) -> str:
 
 # What `dropflow doctor` finds out on other hosts: each manager connects to others and reports the results.
 #
-# Nodes need the links of other nodes, islands and masters the REST servers of their children. A node
-# also connects to the REST servers of other nodes, which no session needs: the results show managers
-# that cannot be asked from this host.
+# Nodes need the links of other nodes, islands and masters the REST servers of their children. A node also connects to
+# the REST servers of other nodes, which no session needs: the results show managers that cannot be asked from this
+# host.
 
 
 class ProbeTarget(msgspec.Struct, frozen=True, kw_only=True):

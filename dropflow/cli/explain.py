@@ -112,9 +112,9 @@ def explain_command(
 
     DROP is a text id as reports show it, the end of one if only one drop ends so, or a name as pages show it: of a
     logical node with a single drop, or with its indices, such as 'Measure 3'. Of a drop that waits, the drops that it
-    waits for are followed to one that waits for no other. In a directory the journal is
-    replayed, so this works for runs that failed, were cancelled, were killed or still run. RUN is a session if there is
-    no directory of a run with that name, or with --to.
+    waits for are followed to one that waits for no other. In a directory the journal is replayed, so this works for
+    runs that failed, were cancelled, were killed or still run. RUN is a session if there is no directory of a run with
+    that name, or with --to.
 
     With --origin, the answer has the logical nodes upstream of DROP, back to the roots, with their parameters and
     attempts, and a page of the drops, the nearest first. Drops that failed or were skipped are among them. The
@@ -122,8 +122,8 @@ def explain_command(
     and checksums of the results). Two sessions with the same digest at a level are the same there, whatever their
     nodes, plans and names are; 'dropflow diff' shows what differs.
 
-    RUN can also be a file or directory that is a copy of a result. Its size and checksum find its
-    run, or the session of a manager, and DROP is the one that it is.
+    RUN can also be a file or directory that is a copy of a result. Its size and checksum find its run, or the session
+    of a manager, and DROP is the one that it is.
 
     With --crate, the answer is what ro-crate-metadata.json in DIR has; exit status 1 if results are not there. What
     used and made each drop, where and when, is in provenance.json beside it, as W3C PROV.

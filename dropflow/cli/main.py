@@ -176,10 +176,10 @@ def commands(begin: Callable[[], None] | None) -> None:
     """Run dataflow graphs: logical graphs drawn in EAGLE, physical graphs in DALiuGE's JSON, and .dfg files.
 
     GRAPH is a file, or - for standard input. Standard output carries the answer and nothing else, so that commands
-    pipe; everything else goes to standard error. Exit status: 0 done, 1 the run failed, 2 bad input, 3 a
-    manager cannot be reached or the state of a session cannot be known, 4 a run was stopped at its walltime,
-    5 no manager was named and none runs on this host, 70 an error of dropflow itself; 130 interrupted by Ctrl-C,
-    143 ended by SIGTERM, 141 the reader of the output has gone.
+    pipe; everything else goes to standard error. Exit status: 0 done, 1 the run failed, 2 bad input, 3 a manager cannot
+    be reached or the state of a session cannot be known, 4 a run was stopped at its walltime, 5 no manager was named
+    and none runs on this host, 70 an error of dropflow itself; 130 interrupted by Ctrl-C, 143 ended by SIGTERM, 141 the
+    reader of the output has gone.
 
     On one machine, run is all that is needed. On several, start node, island and master on their hosts (or up, for all
     of them on this host), and submit graphs to them.

@@ -51,8 +51,8 @@ def failure_lines(
 ) -> Iterator[str]:
     """Yield the first ten root causes: the drop, its node, the error, a hint, and where its log is.
 
-    Failures that `Cause` puts together are one entry. The causes that are not printed are
-    counted, with the place that lists all of them.
+    Failures that `Cause` puts together are one entry. The causes that are not printed are counted, with the place that
+    lists all of them.
 
     Parameters
     ----------

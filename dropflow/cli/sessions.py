@@ -146,8 +146,8 @@ def _changed(output: CommandOutput, info: SessionInfo) -> Exit:
 def pause_command(output: CommandOutput, *, manager: ConnectionOptions, session: str) -> Exit:
     """Start nothing more of SESSION. What runs goes on, and 'dropflow resume' starts the rest.
 
-    Repeating the command changes nothing, and a session that is over stays as it is. Exit status 3 if
-    nodes of it do not answer: the message names them, and the others have paused it.
+    Repeating the command changes nothing, and a session that is over stays as it is. Exit status 3 if nodes of it do
+    not answer: the message names them, and the others have paused it.
     """
     with manager.connect() as client:
         return _changed(output, client.pause(session))

@@ -116,8 +116,7 @@ class CallbackInstrument(Instrument):
             call(key, value_of(getattr(handle, "value", None)), self._nodes, state, None)
 
 
-# What tasks print in threads of this process, for the notes of their exceptions. It is printed as
-# before, too.
+# What tasks print in threads of this process, for the notes of their exceptions. It is printed as before, too.
 
 
 def keep_printed(pieces: list[str]) -> None:

@@ -302,8 +302,7 @@ def _renamed(node: GraphNode, key: Hashable, names: Mapping[Hashable, Hashable])
     return node.substitute(changed) if changed else node
 
 
-# Persisted chunks in the graph of a computation: which are wanted themselves, and which a session is
-# to read.
+# Persisted chunks in the graph of a computation: which are wanted themselves, and which a session is to read.
 
 
 def wanted_chunks(nodes: Mapping[Hashable, Any], wanted: Iterable[Hashable]) -> dict[Hashable, PersistedChunk]:

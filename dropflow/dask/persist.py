@@ -34,11 +34,10 @@ _HOLDS_LOCK = threading.Lock()
 _SESSIONS: "weakref.WeakValueDictionary[tuple[str, str], PersistedSession]" = weakref.WeakValueDictionary()
 """All sessions that chunks of this process refer to, so that chunks that are unpickled share them."""
 
-# The thread that removes what nothing refers to any more: chunks of persisted collections, and their
-# sessions.
+# The thread that removes what nothing refers to any more: chunks of persisted collections, and their sessions.
 #
-# Finalizers run in any thread and at any time, also in the middle of other finalizers: they only put
-# a request into a queue.
+# Finalizers run in any thread and at any time, also in the middle of other finalizers: they only put a request into a
+# queue.
 
 
 class Remover(Protocol):

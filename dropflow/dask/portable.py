@@ -41,9 +41,9 @@ _KEPT = "~kept"
 
 # Tasks of `dask.array.store` that do not store where they should if they run in other processes.
 #
-# An array of the client is a copy there, and dask's locks do not hold between processes: two tasks
-# that write into one HDF5 file, or into one chunk or shard of a zarr array, at the same time would
-# damage it. On nodes, a relative path leads elsewhere.
+# An array of the client is a copy there, and dask's locks do not hold between processes: two tasks that write into one
+# HDF5 file, or into one chunk or shard of a zarr array, at the same time would damage it. On nodes, a relative path
+# leads elsewhere.
 #
 # The tasks of `stores_here` run in the process of the client, after the others have computed what they store; those of
 # `refuse_lost_stores` are refused.
@@ -422,8 +422,7 @@ def _named_inputs(
     return named_of
 
 
-# Computations of dask as graph files, which any client can submit, and values that were fetched as
-# files.
+# Computations of dask as graph files, which any client can submit, and values that were fetched as files.
 
 
 def save_graph(

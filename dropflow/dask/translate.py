@@ -42,9 +42,8 @@ BREADTH_FIRST = "breadth_first"
 
 # Division of dask's keys into groups of one name, whose members differ by their indices.
 #
-# A key such as ``("add-1f3", 0, 2)`` is member (0, 2) of the group ``add-1f3``. Other keys are
-# numbered within the group of their prefix: ``inc-7d1`` and ``inc-902`` are the members 0 and 1 of
-# the group ``inc``.
+# A key such as ``("add-1f3", 0, 2)`` is member (0, 2) of the group ``add-1f3``. Other keys are numbered within the
+# group of their prefix: ``inc-7d1`` and ``inc-902`` are the members 0 and 1 of the group ``inc``.
 
 
 @dataclass(frozen=True)
@@ -651,15 +650,14 @@ def _fused(graph: Any, keys: Any, **_: Any) -> Mapping[Hashable, Any]:
     return with_fused_chains(convert_legacy_graph(dict(graph)), list(flatten([keys])))
 
 
-# The nodes of tasks: initial tasks breadth-first, equally many for each core, and the others near
-# their data.
+# The nodes of tasks: initial tasks breadth-first, equally many for each core, and the others near their data.
 
 
 def with_parts(graph: PhysicalGraph, machines: Machines, fixed: Mapping[int, str] | None = None) -> PhysicalGraph:
     """Return a graph with one part for each machine; on these machines, if some drops are `fixed`.
 
-    `translator.plan.metis` gives nodes equal work as far as weights tell it. The weights of tasks of dask
-    are not known, so here the numbers of initial tasks are equal: on equal nodes they differ by one at most.
+    `translator.plan.metis` gives nodes equal work as far as weights tell it. The weights of tasks of dask are not
+    known, so here the numbers of initial tasks are equal: on equal nodes they differ by one at most.
 
     Parameters
     ----------

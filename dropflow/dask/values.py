@@ -22,8 +22,7 @@ _SMALL_TYPES = frozenset({int, float, complex, bool, type(None), np.float32, np.
 """Types whose values are small. Asking dask for their sizes takes a hundredth of the time of a task."""
 
 
-# The decision which values leave memory when they are more than a budget. No value and no file is
-# touched here.
+# The decision which values leave memory when they are more than a budget. No value and no file is touched here.
 
 
 class MemoryBudget:

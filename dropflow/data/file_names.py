@@ -12,9 +12,8 @@ empty, ``None``      ``files/<name made from the drop's id>``
 ``a_{uid}.dat``      placeholders replaced; ``{{`` and ``}}`` stand for braces
 ===================  ===============================================================
 
-Relative paths cannot leave ``files/``. The rules are those of DALiuGE except for three defects: an
-unknown placeholder is an error with its name, escaped braces become braces, and names made from ids
-are unique.
+Relative paths cannot leave ``files/``. The rules are those of DALiuGE except for three defects: an unknown placeholder
+is an error with its name, escaped braces become braces, and names made from ids are unique.
 """
 
 import os

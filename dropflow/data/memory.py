@@ -350,8 +350,8 @@ class MemoryWriter:
 
     def _shared_path(self) -> str:
         slot = self._slot
-        # A content that is kept is written to disk, so that its commit is a rename and no copy.
-        # The repository makes the directory in shared memory; without a repository (tests, tools) the disk is used.
+        # A content that is kept is written to disk, so that its commit is a rename and no copy. The repository makes
+        # the directory in shared memory; without a repository (tests, tools) the disk is used.
         workspace = slot.workspace
         if slot.kept or not os.path.isdir(workspace.shared) or os.path.exists(workspace.full):  # noqa: PTH110, PTH112 - text
             return self._disk_path()

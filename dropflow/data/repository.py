@@ -643,8 +643,7 @@ def _remove_if_empty(folder: Path, files: Path) -> None:
         folder.rmdir()
 
 
-# A repository that keeps contents of memory drops in memory up to a limit; those that come after go
-# to the disk.
+# A repository that keeps contents of memory drops in memory up to a limit; those that come after go to the disk.
 
 
 class MemoryLimitedRepository(LocalRepository):

@@ -305,8 +305,8 @@ def _started(pid: int) -> str:
 
 # Removal of directories that others may be reading: they disappear as a whole.
 #
-# A directory is renamed before anything in it is removed, so a process that finds its path unchanged
-# knows that it was whole until then.
+# A directory is renamed before anything in it is removed, so a process that finds its path unchanged knows that it was
+# whole until then.
 
 
 def remove_directory(path: Path) -> None:

@@ -263,8 +263,8 @@ def kept_drops(graph: PhysicalGraph) -> bytes:
     return kept.tobytes()
 
 
-# Streams of contents that are still being written. The session sees a new stream before the core withdraws the old
-# one, so a drop can have two for a moment.
+# Streams of contents that are still being written. The session sees a new stream before the core withdraws the old one,
+# so a drop can have two for a moment.
 
 
 class OpenStreams:

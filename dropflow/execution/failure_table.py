@@ -23,8 +23,7 @@ _MOST_LOST_DROPS = 20
 """Drops that the report of a lost node names."""
 
 
-# Infrastructure faults of drops, in words: for reports, for `dropflow explain`, and for the end of a
-# session.
+# Infrastructure faults of drops, in words: for reports, for `dropflow explain`, and for the end of a session.
 
 
 class Fault(msgspec.Struct, frozen=True):

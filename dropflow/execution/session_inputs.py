@@ -78,8 +78,7 @@ class Inbox(Generic[T]):
         return taken
 
 
-# Calls of other threads into the thread that owns a state, carried out by the owner between two of
-# its steps.
+# Calls of other threads into the thread that owns a state, carried out by the owner between two of its steps.
 
 
 class OwnerCall(Generic[S, T]):

@@ -191,9 +191,9 @@ _NO_CAUSES = ErrorCauses(*(np.zeros(0, np.int64) for _ in ErrorCauses._fields))
 def errors_by_cause(core: Core) -> ErrorCauses:
     """Return the number of local drops in ERROR by their root cause, and how many of them it took along.
 
-    The numbers add up to the local drops in ERROR. The drops that are in ERROR because of a cause on
-    another node are counted here, so the sums over all nodes of a session add up too. A drop that was cancelled alone
-    is a cause too; it is not in ERROR itself.
+    The numbers add up to the local drops in ERROR. The drops that are in ERROR because of a cause on another node are
+    counted here, so the sums over all nodes of a session add up too. A drop that was cancelled alone is a cause too; it
+    is not in ERROR itself.
     """
     table = core.drops
     if not table.causes and not table.cancelled:  # true for most sessions, and nodes report this several times a second
@@ -427,8 +427,7 @@ def _cause_report(
     )
 
 
-# Statistics of a running session, at most five times a second, and less often for graphs with many
-# logical nodes.
+# Statistics of a running session, at most five times a second, and less often for graphs with many logical nodes.
 
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 0.2, 1.0
 

@@ -50,8 +50,8 @@ class Task(msgspec.Struct, frozen=True, array_like=True, gc=False):
     of an earlier attempt ended while it ran, or just after: it runs in a process that no other attempt has used. Of the
     attempts that wait, those with the greatest `priority` are started first.
 
-    Those of `then` run after it in the same place, one after another.
-    Each of them `follows` the one before it, whose output is its only input.
+    Those of `then` run after it in the same place, one after another. Each of them `follows` the one before it, whose
+    output is its only input.
 
     A runner that has GPUs gives it the names of its own in `gpus`. With `memory`, it gets so many bytes and not as many
     as its template declares, because an earlier attempt had too little.

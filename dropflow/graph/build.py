@@ -100,8 +100,8 @@ def _frozen(column: _Integers) -> IntColumn:
 
 def _adjacency(drops: int, source: _Integers, target: _Integers, link: _Integers) -> Adjacency:
     if not _is_sorted(source, link, target):
-        # Unrolling writes link after link, so a stable sort by source alone merges a few ascending runs
-        # (numpy's stable sort is a timsort) and is nearly always enough.
+        # Unrolling writes link after link, so a stable sort by source alone merges a few ascending runs (numpy's stable
+        # sort is a timsort) and is nearly always enough.
         order = np.argsort(source, kind="stable")
         source, target, link = source[order], target[order], link[order]
         del order

@@ -36,8 +36,8 @@ _SHOWN_CHARACTERS = 60
 
 # The definition of a component: an application or data class, with its parameters and ports.
 #
-# One definition serves three readers: the run-time parser of its parameters, its entry in the
-# palette (`palettes.build`) and its page in the reference.
+# One definition serves three readers: the run-time parser of its parameters, its entry in the palette
+# (`palettes.build`) and its page in the reference.
 
 
 class Parameter(msgspec.Struct, frozen=True, kw_only=True):
@@ -430,8 +430,7 @@ def time_limit(template: Template) -> float:
     """Return the seconds that an attempt of `template` may take; 0 for no limit.
 
     An application argument of that name, and a port, belong to the application itself;
-    `dropflow.apps.needs.with_time_limit` makes it a field of the node where the application does not use
-    it.
+    `dropflow.apps.needs.with_time_limit` makes it a field of the node where the application does not use it.
 
     Raises
     ------

@@ -125,9 +125,9 @@ def _flat(index: tuple[int, ...], shape: tuple[int, ...]) -> int:
 
 # The table of edges, with links, adapters and order, from the declarations at the ends of edges.
 #
-# In DALiuGE's JSON an edge may be declared by its source, by its target or by both, each naming only
-# its own port. Two drops may have several edges, at different ports: then the k-th declaration on one
-# side belongs to the k-th on the other.
+# In DALiuGE's JSON an edge may be declared by its source, by its target or by both, each naming only its own port. Two
+# drops may have several edges, at different ports: then the k-th declaration on one side belongs to the k-th on the
+# other.
 
 
 @dataclass

@@ -52,12 +52,10 @@ _PAGES = (1.1, 1.5, 2.0, 2.8, 4.0)
 _UNWRAPPED = 1.4
 """How much smaller boxes may be, so that all of them are in one line and edges lead to the right only."""
 
-# Boxes of drops: one for each instance of a construct, each logical node, each node manager, island
-# or part.
+# Boxes of drops: one for each instance of a construct, each logical node, each node manager, island or part.
 #
-# The boxes of constructs form a tree. A construct is either *open*: each of its instances has a box
-# of its own, or a range of instances has, if there are very many; or *closed*: its drops are in the
-# box of the instance around it.
+# The boxes of constructs form a tree. A construct is either *open*: each of its instances has a box of its own, or a
+# range of instances has, if there are very many; or *closed*: its drops are in the box of the instance around it.
 
 
 class Construct(msgspec.Struct, frozen=True, kw_only=True):
@@ -253,8 +251,7 @@ def _levels_merged(graph: PhysicalGraph, boxes: Boxes) -> Boxes:
     return _compressed(np.where(loose, count + level, boxes.box), labels, construct, boxes.constructs)
 
 
-# Where each drop is in its box: a column for each level of the box, wrapped if it is long, and a row
-# in it.
+# Where each drop is in its box: a column for each level of the box, wrapped if it is long, and a row in it.
 
 
 @dataclass(frozen=True)
@@ -366,10 +363,9 @@ def _order(
 
 # Packs a head and columns of numbers for a browser: a JSON object, then the octets of each column.
 #
-# The first four octets are the length of the JSON, little-endian. Its member ``columns`` has, for
-# each column, its name, its type (``u8``, ``u16``, ``u32`` or ``f32``), its first octet after the
-# JSON and its length in items. Every column begins at a multiple of four octets from the beginning,
-# so that a browser views it without copying.
+# The first four octets are the length of the JSON, little-endian. Its member ``columns`` has, for each column, its
+# name, its type (``u8``, ``u16``, ``u32`` or ``f32``), its first octet after the JSON and its length in items. Every
+# column begins at a multiple of four octets from the beginning, so that a browser views it without copying.
 
 
 def pack_columns(head: Mapping[str, Any], columns: Mapping[str, npt.NDArray[Any]]) -> bytes:
@@ -483,8 +479,7 @@ def ordered(arrows: Pairs, layer: IntColumn) -> npt.NDArray[np.int64]:
     return order
 
 
-# Where boxes are: layers from left to right, each a column of boxes or several, in lines like the
-# words of a text.
+# Where boxes are: layers from left to right, each a column of boxes or several, in lines like the words of a text.
 #
 # Units are those of the drawing: at full size, one is a pixel.
 

@@ -202,8 +202,7 @@ def _lines(rows: Iterable[tuple[Any, ...]]) -> str:
     return text.getvalue()
 
 
-# Writing a physical graph in DOT, the language of Graphviz (https://graphviz.org/doc/info/lang.html),
-# as a stream.
+# Writing a physical graph in DOT, the language of Graphviz (https://graphviz.org/doc/info/lang.html), as a stream.
 
 
 def write_dot(graph: PhysicalGraph, stream: ByteSink) -> None:

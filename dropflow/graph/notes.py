@@ -102,8 +102,8 @@ def repository_of(graph: PhysicalGraph) -> RepositoryNote | None:
 
 # The logical graph that a physical graph was made from: a note, which graph files and sessions keep.
 #
-# With it a session can be run again with other values (``dropflow submit --like``). It has the file as it was
-# read, and the configuration and the settings that were applied to it.
+# With it a session can be run again with other values (``dropflow submit --like``). It has the file as it was read, and
+# the configuration and the settings that were applied to it.
 
 
 class LogicalNote(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,8 +166,7 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-# Where an editor drew the logical nodes: a note of a physical graph, which graph files and sessions
-# keep.
+# Where an editor drew the logical nodes: a note of a physical graph, which graph files and sessions keep.
 #
 # The note is JSON: ``[x, y]`` by the key of each template, in whole units of the editor.
 

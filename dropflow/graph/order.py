@@ -279,8 +279,7 @@ def _refuse(graph: PhysicalGraph, level: IntColumn) -> None:
     raise BadGraphError(f"LG050 {problem.text}", problems=(problem,), where=graph.name, hint=problem.hint)
 
 
-# The drops that are reached from others along edges: what they were made from, or what depends on
-# them.
+# The drops that are reached from others along edges: what they were made from, or what depends on them.
 
 
 def reached(edges: Adjacency, starts: Iterable[int], may_pass: _Mask | None = None) -> tuple[IntColumn, IntColumn]:
@@ -330,8 +329,8 @@ def _next(edges: Adjacency, frontier: IntColumn, seen: _Mask) -> IntColumn:
 
 # The order of drops: which are settled before others begin, from templates and links alone.
 #
-# The result is the same on every node of a session, for any part of the graph, and the time does not
-# depend on the number of drops.
+# The result is the same on every node of a session, for any part of the graph, and the time does not depend on the
+# number of drops.
 
 _LOOP, _GATHER = "loop", "gather"
 
@@ -429,8 +428,7 @@ def _names(axes: Sequence[Axis]) -> list[_Name]:
     return names
 
 
-# Drops to be shown apart from the others: what is before or after one, what a failure took along, a
-# path, a text.
+# Drops to be shown apart from the others: what is before or after one, what a failure took along, a path, a text.
 
 
 def upstream(graph: PhysicalGraph, drop: int) -> IntColumn:

@@ -168,8 +168,8 @@ class PhysicalGraph:
         sources = np.repeat(np.arange(self.drops, dtype=np.int32), np.diff(out.ptr))
         ptr = np.zeros(self.drops + 1, dtype=np.int64)
         np.cumsum(np.bincount(out.neighbour, minlength=self.drops), out=ptr[1:])
-        # Successors are sorted by source, and the sort is stable: the remaining key is (target, link), packed.
-        # If it is ascending already (chains, scatters), no sort is needed.
+        # Successors are sorted by source, and the sort is stable: the remaining key is (target, link), packed. If it is
+        # ascending already (chains, scatters), no sort is needed.
         key = out.neighbour.astype(np.int64) * max(len(self.links), 1) + out.link
         if self.rank is not None:
             order = np.lexsort((self.rank[sources], key))
@@ -290,9 +290,8 @@ def _order_faults(graph: PhysicalGraph) -> list[str]:
 
 # Chains of applications that run as one unit: each one hands its only output to the next one.
 #
-# Application B *follows* application A if the only output of A is a data drop with no other producer,
-# whose only consumer is B, and that is the only input of B. `follower_column` has the rest of the
-# rule.
+# Application B *follows* application A if the only output of A is a data drop with no other producer, whose only
+# consumer is B, and that is the only input of B. `follower_column` has the rest of the rule.
 
 _FUSE, _NO = "fuse", "no"
 

@@ -408,8 +408,7 @@ class _GroupPlaces:
         return min(empty or self._members, key=lambda at: (self.load[at] / self._capacities[at], at))
 
 
-# Which drops leave a node that has more to do than its share: whole chains that have not begun, and
-# no more.
+# Which drops leave a node that has more to do than its share: whole chains that have not begun, and no more.
 
 
 def may_move(graph: PhysicalGraph, has_not_begun: BooleanColumn, written: BooleanColumn) -> BooleanColumn:

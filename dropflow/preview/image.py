@@ -122,8 +122,8 @@ def _png(index: npt.NDArray[np.uint8], palette: npt.NDArray[np.uint8]) -> bytes:
 
 # Samples of arrays: a picture of a plane, a line, and statistics, from a bounded number of values.
 #
-# An array has planes of rows and columns, its last two axes. Large planes are averaged over squares;
-# if a plane has more than `BUDGET` values, only some rows of each square are read.
+# An array has planes of rows and columns, its last two axes. Large planes are averaged over squares; if a plane has
+# more than `BUDGET` values, only some rows of each square are read.
 
 
 class Planes(Protocol):

@@ -36,8 +36,7 @@ _UNPACKED_BYTES = 64 << 20
 _PIECE_BYTES = 1 << 20
 """Bytes of a compressed content that are read at once."""
 
-# What a preview of a content is, what may be asked for, and the messages of the process that makes
-# it.
+# What a preview of a content is, what may be asked for, and the messages of the process that makes it.
 
 
 def picture_type(start: bytes) -> str:

@@ -171,8 +171,7 @@ class Engine(Protocol):
         ...
 
 
-# How batches, their answers and the specs of sessions are sent to the workers of an engine: as
-# msgpack.
+# How batches, their answers and the specs of sessions are sent to the workers of an engine: as msgpack.
 
 decode_batch = msgspec.msgpack.Decoder(Batch).decode
 decode_answer = msgspec.msgpack.Decoder(BatchAnswer).decode

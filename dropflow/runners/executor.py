@@ -152,9 +152,9 @@ def _hint(error: BaseException) -> str:
 
 # Time limits of attempts, as far as they can be enforced in the process of the attempt.
 #
-# After the limit, waits and commands of the attempt are stopped, and its Python code is interrupted
-# by an exception; code that catches that is interrupted once more. Code that runs outside of Python
-# cannot be interrupted: then the attempt is given up, and the pool kills its worker process.
+# After the limit, waits and commands of the attempt are stopped, and its Python code is interrupted by an exception;
+# code that catches that is interrupted once more. Code that runs outside of Python cannot be interrupted: then the
+# attempt is given up, and the pool kills its worker process.
 
 
 class Deadline:
@@ -277,8 +277,7 @@ def _peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-# Inputs that an attempt reads in the directories of other nodes, which those nodes may remove while
-# it runs.
+# Inputs that an attempt reads in the directories of other nodes, which those nodes may remove while it runs.
 #
 # A node that is started again, or without which the session went on, removes its session directory: first it renames
 # the directory, then it removes the files in it. So if the path of an input is the same file or directory at the end of

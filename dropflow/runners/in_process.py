@@ -126,8 +126,7 @@ class InlineRunner:
         self._executor.close()
 
 
-# Two runners as one: tasks of templates that only wait run in threads, the others in worker
-# processes.
+# Two runners as one: tasks of templates that only wait run in threads, the others in worker processes.
 
 
 class MixedRunner:

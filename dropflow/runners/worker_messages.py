@@ -262,8 +262,7 @@ def _with_inputs(task: Task, changed: dict[int, Input]) -> Task:
     return msgspec.structs.replace(task, inputs=inputs)
 
 
-# A page of memory that a worker process shares with its pool: its current and last attempt, and its
-# heartbeats.
+# A page of memory that a worker process shares with its pool: its current and last attempt, and its heartbeats.
 #
 # The pool reads it when the worker is dead, stopped, or too busy to answer on its socket.
 

@@ -9,9 +9,8 @@ goes back into the queue. The pool notices a death by a descriptor of the proces
 socket, which a descendant of the worker may hold. Then it ends the descendants. Workers that hang are killed
 (`dropflow.runners.worker_process`).
 
-Starts of workers that fail are tried again after a pause. If several have
-failed in a row and there is no worker, each further one that fails also fails the attempts that waited for it. Attempts
-that come later wait for the next start.
+Starts of workers that fail are tried again after a pause. If several have failed in a row and there is no worker, each
+further one that fails also fails the attempts that waited for it. Attempts that come later wait for the next start.
 
 See `dropflow.runners.worker` for the other side.
 """

@@ -58,12 +58,10 @@ _STOPPED_SECONDS = 30.0
 _UNKILLABLE_SECONDS = 10.0
 """Seconds that a killed worker may take to end."""
 
-# Output that compiled code and child programs write to descriptors 1 and 2 of a worker process,
-# without Python.
+# Output that compiled code and child programs write to descriptors 1 and 2 of a worker process, without Python.
 #
-# The pool reads it from a pipe and keeps the end of the output of each attempt. It belongs to the
-# current attempt of the worker: a worker begins the next attempt only when its pipe is empty (see
-# `dropflow.runners.worker`).
+# The pool reads it from a pipe and keeps the end of the output of each attempt. It belongs to the current attempt of
+# the worker: a worker begins the next attempt only when its pipe is empty (see `dropflow.runners.worker`).
 
 
 class Tail:
@@ -144,8 +142,7 @@ class WorkerOutput:
         os.close(self.descriptor)
 
 
-# A descriptor for the end of a child process, which does not depend on the children that hold its
-# pipes.
+# A descriptor for the end of a child process, which does not depend on the children that hold its pipes.
 
 
 def exit_descriptor(pid: int) -> int:
@@ -250,10 +247,10 @@ def _name(number: int) -> str:
 
 # Whether the kernel killed a process because memory was used up (OOM killer), if the system shows it.
 #
-# Two places show it. The kernel's log names the process, but many systems let only root read it, and
-# inside of a container the ids of processes differ from those in the log. The control group (cgroup)
-# of this process, in which worker processes are too, counts how many of its processes were killed;
-# version 1 counts in another file than version 2.
+# Two places show it. The kernel's log names the process, but many systems let only root read it, and inside of a
+# container the ids of processes differ from those in the log. The control group (cgroup) of this process, in which
+# worker processes are too, counts how many of its processes were killed; version 1 counts in another file than version
+# 2.
 
 
 class OomKiller:
@@ -598,10 +595,9 @@ def _peak(usage: resource.struct_rusage) -> int:
 
 # The end of workers that hang: in an aborted attempt, past the time limit of an attempt, or stopped by a signal.
 #
-# A process that waits for the kernel, for example for a network file system that does not answer,
-# does not end when it is killed. After a while the pool treats it as if it had ended: its attempts
-# are repeated, and another process takes its place. If it continues, it ends immediately, so that it
-# cannot disturb anything.
+# A process that waits for the kernel, for example for a network file system that does not answer, does not end when it
+# is killed. After a while the pool treats it as if it had ended: its attempts are repeated, and another process takes
+# its place. If it continues, it ends immediately, so that it cannot disturb anything.
 
 
 class WorkerMonitor:

@@ -235,11 +235,10 @@ def _handle(content: Any) -> Handle:
 class ScriptedExecutor:
     """Components: ``fail`` fails, ``kill`` sends its process SIGKILL, ``exit`` ends it, ``hang`` waits for an abort.
 
-    ``die-once`` sends its process SIGKILL in its first attempt.
-    ``deaf`` waits forever and ignores aborts. ``mumble`` writes to a path that no message can encode. ``pid`` writes
-    the id of its process. ``track`` works for a moment, and appends a line to ``files/track`` before and after that:
-    ``begin`` or ``end``, and its row; ``track_long`` does the same, and reports a long time. Every other component
-    copies its inputs to its outputs.
+    ``die-once`` sends its process SIGKILL in its first attempt. ``deaf`` waits forever and ignores aborts. ``mumble``
+    writes to a path that no message can encode. ``pid`` writes the id of its process. ``track`` works for a moment, and
+    appends a line to ``files/track`` before and after that: ``begin`` or ``end``, and its row; ``track_long`` does the
+    same, and reports a long time. Every other component copies its inputs to its outputs.
     """
 
     def __init__(self, spec: ExecutorSpec) -> None:

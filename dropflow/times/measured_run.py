@@ -18,8 +18,7 @@ _MICROSECONDS = 1e6
 
 # Traces of the JSON format of Chrome, which Perfetto (https://ui.perfetto.dev) opens.
 #
-# Nodes are processes, and each lane is a thread of its own: Perfetto cannot draw what overlaps on one
-# thread.
+# Nodes are processes, and each lane is a thread of its own: Perfetto cannot draw what overlaps on one thread.
 
 
 def chrome_trace(

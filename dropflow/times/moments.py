@@ -97,10 +97,9 @@ def moments_of(graph: PhysicalGraph, attempts: AttemptColumns, states: npt.NDArr
 
 # The root causes of the drops in ERROR at a moment, from the times of attempts and the graph.
 #
-# A drop with a failed attempt is its own cause. Any other one in ERROR has the cause of that
-# predecessor, in ERROR or cancelled, which was settled first. The core takes the predecessor whose
-# event it handled first, so that a drop behind several causes may count for another one of them; the
-# sums are the same.
+# A drop with a failed attempt is its own cause. Any other one in ERROR has the cause of that predecessor, in ERROR or
+# cancelled, which was settled first. The core takes the predecessor whose event it handled first, so that a drop behind
+# several causes may count for another one of them; the sums are the same.
 
 
 def failed_at(attempts: AttemptColumns, drops: int, time: float) -> npt.NDArray[np.bool_]:

@@ -54,8 +54,7 @@ _PREFIX_BYTES = 8
 """Bytes of the two sizes before a section; sizes are multiples of it, so that columns are aligned."""
 _NONE = np.zeros(0, RUNNING)
 
-# The record of an attempt: when it was ready, was given out, began, ended and was committed, and what
-# it used.
+# The record of an attempt: when it was ready, was given out, began, ended and was committed, and what it used.
 
 
 def read_times(path: Path) -> npt.NDArray[Any]:
@@ -67,8 +66,7 @@ def read_times(path: Path) -> npt.NDArray[Any]:
     return np.frombuffer(data[: len(data) // RECORD.itemsize * RECORD.itemsize], RECORD)
 
 
-# What a node received from other nodes of a session: counted by its data plane, kept in a file beside
-# the times.
+# What a node received from other nodes of a session: counted by its data plane, kept in a file beside the times.
 
 
 class PeerReceipts(msgspec.Struct, frozen=True, kw_only=True):

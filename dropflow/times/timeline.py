@@ -33,8 +33,7 @@ _MOST_PAIRS = 10_000
 """Pairs of nodes whose moved bytes are listed, those that moved most first."""
 
 
-# The rows of a timeline: a lane for each worker process, and as many as are needed for attempts
-# without one.
+# The rows of a timeline: a lane for each worker process, and as many as are needed for attempts without one.
 
 
 @dataclass(frozen=True)
@@ -104,18 +103,16 @@ def _lowest_free(began: npt.NDArray[np.float64], ended: npt.NDArray[np.float64])
     return lanes
 
 
-# What each attempt waited for, the critical path of a session as it was executed, and the slack of
-# every attempt.
+# What each attempt waited for, the critical path of a session as it was executed, and the slack of every attempt.
 #
-# An attempt begins when the last of three has happened: its inputs are there; an earlier attempt of
-# its drop has failed; and, if it was ready before that, another attempt has ended, which had its lane
-# or, if its lane was free, what it needed on its node. The one that happened last is what it waited
-# for. The critical path follows these from the attempt that ended last back to the beginning.
+# An attempt begins when the last of three has happened: its inputs are there; an earlier attempt of its drop has
+# failed; and, if it was ready before that, another attempt has ended, which had its lane or, if its lane was free, what
+# it needed on its node. The one that happened last is what it waited for. The critical path follows these from the
+# attempt that ended last back to the beginning.
 #
-# The slack of an attempt is how much later it could have ended without the session ending later, if
-# all attempts took as long as they did, and those that waited for a worker still ran on it in the
-# same order. On the critical path it is zero. (Kelley and Walker 1959, with the order of the workers
-# as further edges.)
+# The slack of an attempt is how much later it could have ended without the session ending later, if all attempts took
+# as long as they did, and those that waited for a worker still ran on it in the same order. On the critical path it is
+# zero. (Kelley and Walker 1959, with the order of the workers as further edges.)
 
 BEGINNING, DATA, REPETITION, WORKER = range(4)
 
@@ -366,8 +363,7 @@ def gaps_of(attempts: AttemptColumns, lanes: Lanes, waits: Waits) -> Gaps:
     return Gaps(begin, seconds, np.maximum(tail - last, 0.0))
 
 
-# What the attempts of each logical node took: times, processor time, memory and bytes, from their
-# records.
+# What the attempts of each logical node took: times, processor time, memory and bytes, from their records.
 
 
 def profile(graph: PhysicalGraph, records: npt.NDArray[Any]) -> tuple[NodeProfile, ...]:

@@ -220,9 +220,9 @@ _NAMES: Mapping[str, object] = {
 
 # Static files of the pages: style sheets, scripts and pictures of a folder inside a package.
 #
-# Every file is a route of its own and is read once, so that no path of a request reaches the file
-# system. Browsers revalidate each file with the digest that they have: a new version is loaded
-# immediately, an unchanged one is not sent.
+# Every file is a route of its own and is read once, so that no path of a request reaches the file system. Browsers
+# revalidate each file with the digest that they have: a new version is loaded immediately, an unchanged one is not
+# sent.
 
 STATIC = Path(__file__).with_name("static")
 """The folder of the files that all pages use: ``dropflow.css`` and ``favicon.svg``."""

@@ -188,8 +188,7 @@ def _counts(
     ]
 
 
-# Answers about the times of attempts that any manager computes in the same way from the records of
-# its nodes.
+# Answers about the times of attempts that any manager computes in the same way from the records of its nodes.
 
 
 class _LastAnalysis(NamedTuple):

@@ -44,9 +44,8 @@ _GRAPH_SECONDS = 30.0
 
 # Watching sessions at the children while they are watched here.
 #
-# However many requests watch a session, there is one long poll for each child that has a part of it.
-# There is a bound on long polls: beyond it, changes come with the status of the child, once per
-# period.
+# However many requests watch a session, there is one long poll for each child that has a part of it. There is a bound
+# on long polls: beyond it, changes come with the status of the child, once per period.
 
 
 @dataclass(frozen=True)

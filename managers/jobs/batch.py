@@ -392,8 +392,8 @@ def _sge_spread(nodes: int, member: Sequence[str]) -> list[str]:
     if nodes == 1:
         return [*member, "0"]
     hosts = f'"${{PE_HOSTFILE:?several hosts need a parallel environment: -- -pe NAME {nodes}}}"'
-    # All processes of a job get the signals that announce its end, which are for the head of the job.
-    # The commands get this command's input, not that of the loop, nor /dev/null, which commands behind an & have.
+    # All processes of a job get the signals that announce its end, which are for the head of the job. The commands get
+    # this command's input, not that of the loop, nor /dev/null, which commands behind an & have.
     each = f'while read host _; do qrsh -inherit "$host" {shlex.join(member)} "$k" <&3 & k=$((k + 1)); done'
     return ["bash", "-c", f"trap '' USR1 USR2; exec 3<&0; k=0; {each} <{hosts}; wait"]
 

@@ -214,8 +214,8 @@ class LinkDriver:
 
 # The thread that owns all sockets and all state of the links of one process.
 #
-# Other threads queue calls and messages and wake it by an eventfd. It sleeps until a socket, the
-# eventfd or the next deadline wakes it.
+# Other threads queue calls and messages and wake it by an eventfd. It sleeps until a socket, the eventfd or the next
+# deadline wakes it.
 
 
 class LinkLoop:

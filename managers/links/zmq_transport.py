@@ -45,8 +45,7 @@ _COPY = 96 << 10
 _Socket = zmq.Socket[bytes]
 _Handler = Callable[[LinkManager, float], Iterable[list[LinkAction]]]
 
-# ZeroMQ sockets as links need them: limits, CURVE at both ends, and the authenticator of connecting
-# ends.
+# ZeroMQ sockets as links need them: limits, CURVE at both ends, and the authenticator of connecting ends.
 
 
 def check_address(address: str, key: ClusterKey | None, *, binding: bool) -> None:

@@ -315,8 +315,7 @@ def copied_results(
     return tuple(results)
 
 
-# Results that clients have released after the end of their session: they are removed, and answers
-# leave them out.
+# Results that clients have released after the end of their session: they are removed, and answers leave them out.
 
 
 class _Released(msgspec.Struct, frozen=True):

@@ -331,16 +331,14 @@ def _seconds() -> tuple[float, float]:
 
 # The incarnation of a node: a number that grows with each start, kept in the node's directory.
 #
-# The time of the start cannot serve as that number: after the clock of a host was set back, peers
-# would take a new process for an earlier one, and refuse it. The upper bits of the number are a
-# counter. The lower bits are random: two nodes whose directories are copies of each other have
-# different numbers. The counter of a new directory begins with the time in seconds, which exceeds the
-# counter of any directory that it replaces.
+# The time of the start cannot serve as that number: after the clock of a host was set back, peers would take a new
+# process for an earlier one, and refuse it. The upper bits of the number are a counter. The lower bits are random: two
+# nodes whose directories are copies of each other have different numbers. The counter of a new directory begins with
+# the time in seconds, which exceeds the counter of any directory that it replaces.
 #
-# The file has a fixed size and is overwritten in place, so that a node whose disk is full can start
-# again and serve its results. It has the counter twice, each time with a checksum and in a disk
-# sector of its own. The two are written one after the other: a crash during a write damages one of
-# them, and the other one has the number of the last start.
+# The file has a fixed size and is overwritten in place, so that a node whose disk is full can start again and serve its
+# results. It has the counter twice, each time with a checksum and in a disk sector of its own. The two are written one
+# after the other: a crash during a write damages one of them, and the other one has the number of the last start.
 
 
 def next_incarnation(root: Path, clock: Clock) -> int:

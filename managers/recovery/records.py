@@ -282,8 +282,7 @@ def unpack_column(packed: bytes, dtype: npt.DTypeLike) -> npt.NDArray[np.generic
         raise ProtocolError(f"a column of a view cannot be read: {error}") from error
 
 
-# What a node reports about a session in which nothing is at work on it any more, for its
-# continuation.
+# What a node reports about a session in which nothing is at work on it any more, for its continuation.
 
 
 class StoppedPart(msgspec.Struct, frozen=True, kw_only=True):

@@ -45,9 +45,9 @@ def with_implied_completions(graph: PhysicalGraph, states: StateColumn, unknown:
     """Return the states, with COMPLETED for unknown drops that must have completed since a successor has.
 
     An application that tolerates neither failed nor skipped inputs and waits for all has completed only if each input
-    had. So has a data drop that has one producer, or does not tolerate skipped ones. Without this, long
-    paths inside of a lost node would run again although what they led to is there. If the content of such a drop is
-    needed after all, it is found to be lost, and the drop runs again.
+    had. So has a data drop that has one producer, or does not tolerate skipped ones. Without this, long paths inside of
+    a lost node would run again although what they led to is there. If the content of such a drop is needed after all,
+    it is found to be lost, and the drop runs again.
 
     Parameters
     ----------
@@ -83,8 +83,7 @@ def with_implied_completions(graph: PhysicalGraph, states: StateColumn, unknown:
     return implied_states
 
 
-# How long drops take, and how fast members are, from the attempts that have succeeded: pure
-# functions.
+# How long drops take, and how fast members are, from the attempts that have succeeded: pure functions.
 
 Durations = Mapping[int, tuple[int, float]]
 """By template: attempts that have succeeded on a member, and how many seconds they took together."""

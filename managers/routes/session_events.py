@@ -38,11 +38,10 @@ _EVENT_STREAM_PACE = 0.1
 _STATE_STREAM_PACE = 0.2
 """Shortest time between two events, in seconds."""
 
-# Sends what happens in a session as server-sent events, until it is over: the same for all streams of
-# events.
+# Sends what happens in a session as server-sent events, until it is over: the same for all streams of events.
 #
-# A reader knows one kind of stream: what a client has not seen yet, and how to wait for more. The
-# loop paces the events, sends heartbeats, and reports errors that may pass as ``trouble``.
+# A reader knows one kind of stream: what a client has not seen yet, and how to wait for more. The loop paces the
+# events, sends heartbeats, and reports errors that may pass as ``trouble``.
 
 
 def follow(
@@ -161,8 +160,7 @@ class _SessionReader:
         return format_event(ServerSentEvent(name, str(self._detail.version), msgspec.json.encode(data)))
 
 
-# The states of the drops of a session as server-sent events: those of all drops, then what changes,
-# then the end.
+# The states of the drops of a session as server-sent events: those of all drops, then what changes, then the end.
 #
 # ========= ================================================================================================
 # event     data

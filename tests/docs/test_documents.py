@@ -174,9 +174,9 @@ _WITH_COMMANDS = [
 def test_commands_of_the_documents_run(document: Path, tmp_path: Path) -> None:
     """Each document's console commands run, one after another, in a directory that holds only `examples/`.
 
-    The status of a command that fails is in a comment: ``$ command   # exits with 2``. With the comment
-    ``# in a terminal of its own`` a command stays until the others have run. A Python block that begins with the name
-    of a file in a comment is that file.
+    The status of a command that fails is in a comment: ``$ command   # exits with 2``. With the comment ``# in a
+    terminal of its own`` a command stays until the others have run. A Python block that begins with the name of a file
+    in a comment is that file.
     """
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     for name, code in _FILE.findall(document.read_text(encoding="utf-8")):

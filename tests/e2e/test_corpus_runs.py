@@ -130,11 +130,9 @@ def test_the_others_end_with_a_reason(path: Path, runner: str, tmp_path: Path) -
 
 # Graphs of the community give the same in the workers of Dask and Ray as in worker processes of ours.
 #
-# Compared are the states, the root causes of failures, and the contents. Graphs with random numbers give something
-# else
+# Compared are the states, the root causes of failures, and the contents. Graphs with random numbers give something else
 # each time; of these, only contents that are always the same are compared. A graph that is refused is refused in the
-# same
-# words.
+# same words.
 
 
 _TURNS = 5

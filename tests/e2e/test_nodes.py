@@ -229,9 +229,8 @@ def test_graphs_of_the_community_have_the_same_outcome(path: Path, count: int, n
 
 # A network between the nodes that delays, stalls, throttles and cuts changes no result.
 #
-# The faults are drawn from a seed, which is in the test's name. With DROPFLOW_SOAK=1 there are ten seeds for each
-# kind of
-# fault.
+# The faults are drawn from a seed, which is in the test's name. With DROPFLOW_SOAK=1 there are ten seeds for each kind
+# of fault.
 
 
 _NAMES = ("a", "b", "c")

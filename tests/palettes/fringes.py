@@ -27,8 +27,7 @@ def fit(
     visibilities
         The data.
     order : int
-        Order of the
-        polynomial.
+        Order of the polynomial.
 
     Returns
     -------

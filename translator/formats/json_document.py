@@ -181,8 +181,7 @@ def _neighbour(path: Path) -> str:
     return did_you_mean(path.name, names) or "check the spelling"
 
 
-# Tolerant access to JSON of files. Invalid values are skipped here; `translator.formats.load`
-# reports them.
+# Tolerant access to JSON of files. Invalid values are skipped here; `translator.formats.load` reports them.
 
 
 def escape(key: str) -> str:
@@ -295,8 +294,8 @@ def _values(raw: Json, pointer: str, find: Callable[[object], str]) -> list[tupl
 
 # The attribute that identifies nodes: the one that the ends of links refer to.
 #
-# Files have up to three (`id`, `oid`, `key`), sometimes mixed. The version string of a file does not
-# tell which one its links use.
+# Files have up to three (`id`, `oid`, `key`), sometimes mixed. The version string of a file does not tell which one its
+# links use.
 
 
 class Identity(StrEnum):
@@ -411,8 +410,7 @@ def _holds_drops(value: list[Any]) -> bool:
     return all(isinstance(item, Mapping) for item in value[:10])
 
 
-# The records that readers return: nodes and links as in the file, with the same structure for all
-# families.
+# The records that readers return: nodes and links as in the file, with the same structure for all families.
 
 
 class ApplicationRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,14 +20,12 @@ from translator.logical import LogicalGraph
 from translator.options import ReadOptions
 from translator.problem_codes import problem
 
-# Checks of the structure of a document with a JSON Schema, with texts that name the node and the
-# field.
+# Checks of the structure of a document with a JSON Schema, with texts that name the node and the field.
 #
-# The schema ``logical-graph.schema.json`` describes only what the translator reads. Readers ignore
-# what it reports.
+# The schema ``logical-graph.schema.json`` describes only what the translator reads. Readers ignore what it reports.
 #
-# Most documents fit. jsonschema takes 0.1 s to load and three quarters of the time of reading, so that it
-# is asked only to tell what is wrong.
+# Most documents fit. jsonschema takes 0.1 s to load and three quarters of the time of reading, so that it is asked only
+# to tell what is wrong.
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator, ValidationError

@@ -333,8 +333,7 @@ def _port(node: LogicalNode | None, port: str, usage: str) -> str:
     return named[0].id if len(named) == 1 else port
 
 
-# The logical graph from the records of a file: kinds, canonical names, applications as nodes, links
-# to them.
+# The logical graph from the records of a file: kinds, canonical names, applications as nodes, links to them.
 
 
 def assemble(records: Records, name: str, problems: list[Problem]) -> LogicalGraph:

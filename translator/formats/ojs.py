@@ -222,8 +222,7 @@ def _steps(identity: Identity, nodes: list[Mapping[str, object]]) -> Iterator[st
             yield f"{meaning} ({plural(count, 'node')})"
 
 
-# Reading of EAGLE's V4 files: nodes, fields and edges are objects by id, and embedded applications
-# are nodes.
+# Reading of EAGLE's V4 files: nodes, fields and edges are objects by id, and embedded applications are nodes.
 
 
 def read_v4(document: Json, problems: list[Problem]) -> Records:

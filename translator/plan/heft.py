@@ -107,10 +107,10 @@ class Timetable:
 
 # List scheduling on unequal nodes: HEFT, and HEFT with lookahead.
 #
-# Sources: H. Topcuoglu, S. Hariri and M. Wu, IEEE Trans. Parallel Distrib. Syst. 13, 2002 (HEFT); L.
-# F. Bittencourt, R. Sakellariou and E. R. M. Madeira, PDP 2010 (lookahead). Tasks are taken by rank,
-# and each goes to the node where it ends first, also into a gap between tasks that are there.
-# Lookahead takes the node where the successors of the task end first.
+# Sources: H. Topcuoglu, S. Hariri and M. Wu, IEEE Trans. Parallel Distrib. Syst. 13, 2002 (HEFT); L. F. Bittencourt, R.
+# Sakellariou and E. R. M. Madeira, PDP 2010 (lookahead). Tasks are taken by rank, and each goes to the node where it
+# ends first, also into a gap between tasks that are there. Lookahead takes the node where the successors of the task
+# end first.
 
 
 class Schedule:
@@ -309,8 +309,7 @@ def schedule_lookahead(tasks: TaskGraph, machines: Machines, order: list[int]) -
     return made
 
 
-# Upward ranks: how much work and movement follows from each drop (Topcuoglu et al., IEEE TPDS 13,
-# 2002).
+# Upward ranks: how much work and movement follows from each drop (Topcuoglu et al., IEEE TPDS 13, 2002).
 
 
 def upward_ranks(graph: PhysicalGraph, work: GraphWork, machines: Machines, part: IntColumn) -> Floats:

@@ -26,13 +26,11 @@ _TOLERANCE = 1e-9
 MOST_SCHEDULED = 200_000
 """Most drops of graphs with a schedule: for larger ones it would take seconds of processor time."""
 
-# Moves of data that share links: each gets its max-min fair share of the bandwidth of the links on
-# its path.
+# Moves of data that share links: each gets its max-min fair share of the bandwidth of the links on its path.
 #
-# Fair shares are found by progressive filling (D. Bertsekas and R. Gallager, "Data Networks", 1992,
-# section 6.5.2). All moves from one node to another have the same share, so they are one group: how
-# many bytes each of its moves has got since it began is the difference of one number, and the next to
-# end is the first of a heap.
+# Fair shares are found by progressive filling (D. Bertsekas and R. Gallager, "Data Networks", 1992, section 6.5.2). All
+# moves from one node to another have the same share, so they are one group: how many bytes each of its moves has got
+# since it began is the difference of one number, and the next to end is the first of a heap.
 
 
 class _MoveGroup:

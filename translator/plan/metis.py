@@ -44,12 +44,11 @@ _LARGE = 30_000
 _Wide = npt.NDArray[np.int64]
 
 
-# Partition into blocks of equal weight of a topological order: very fast, and the graph of parts is
-# acyclic.
+# Partition into blocks of equal weight of a topological order: very fast, and the graph of parts is acyclic.
 #
-# The order is depth first, so that a chain inside a scatter stays together: a drop follows directly
-# after its last predecessor, before the siblings of that predecessor. Edges between consecutive
-# blocks of such an order have one direction.
+# The order is depth first, so that a chain inside a scatter stays together: a drop follows directly after its last
+# predecessor, before the siblings of that predecessor. Edges between consecutive blocks of such an order have one
+# direction.
 
 
 def blocks(graph: PhysicalGraph, options: PartitionOptions, machines: Machines) -> PlannedParts:
@@ -302,8 +301,7 @@ def breadth_first(graph: PhysicalGraph, _options: PartitionOptions, machines: Ma
 
 # Partition of graphs whose drops have constraints: exclusive groups get their own parts first.
 #
-# The other drops are partitioned into the remaining parts, so that they are balanced among
-# themselves.
+# The other drops are partitioned into the remaining parts, so that they are balanced among themselves.
 
 
 def check_exclusive(graph: PhysicalGraph, parts: int) -> list[Problem]:

@@ -133,8 +133,8 @@ def _done_between(heads: Floats, tails: Floats, work: Floats) -> float:
 
 # The judge: measures an assignment of drops to machines, from the assignment alone.
 #
-# All algorithms are compared by it. Bytes are those of data drops (`translator.plan.task_graph`),
-# times those of the simulated run (`translator.plan.judge`).
+# All algorithms are compared by it. Bytes are those of data drops (`translator.plan.task_graph`), times those of the
+# simulated run (`translator.plan.judge`).
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):

@@ -353,12 +353,11 @@ def _nets(graph: TaskGraph) -> Nets:
     return Nets(ptr=ptr, task=task, volume=volume, is_made=is_made)
 
 
-# The graph that a simulation runs: applications, moves of data between nodes, and data that must be
-# waited for.
+# The graph that a simulation runs: applications, moves of data between nodes, and data that must be waited for.
 #
-# A data drop on the node of its only producer is complete when that ends, so the simulation needs no
-# vertex for it. The content of a data drop moves once to each other node with a consumer. A data drop
-# that is not on the node of a producer gets its content by a move from that node.
+# A data drop on the node of its only producer is complete when that ends, so the simulation needs no vertex for it. The
+# content of a data drop moves once to each other node with a consumer. A data drop that is not on the node of a
+# producer gets its content by a move from that node.
 
 
 @dataclass(frozen=True)

@@ -151,14 +151,13 @@ def _flat(counter: IndexCounter, flat: dict[Level, int]) -> int:
 
 # MKN: from M inputs to K copies of its content, and from them to N outputs.
 #
-# The input application is a gather: in each context it has one instance for every M inputs, counted
-# and chunked as those of a gather. Its content is repeated K times for each of these instances, and
-# the output application has one instance for each. Data beside the construct that the output
-# application writes are repeated N times for each of its instances, if N is more than 1; with N = 1,
-# one data drop outside collects from all instances, as after a gather.
+# The input application is a gather: in each context it has one instance for every M inputs, counted and chunked as
+# those of a gather. Its content is repeated K times for each of these instances, and the output application has one
+# instance for each. Data beside the construct that the output application writes are repeated N times for each of its
+# instances, if N is more than 1; with N = 1, one data drop outside collects from all instances, as after a gather.
 #
-# So the levels of the content are those of the context, the chunks, and the K copies. The
-# applications have all but the last of them.
+# So the levels of the content are those of the context, the chunks, and the K copies. The applications have all but the
+# last of them.
 
 
 @dataclass

@@ -102,11 +102,10 @@ def _warn_of_repetition(node: LogicalNode, repeating: Sequence[Level], findings:
         findings.append(problem("LG084", text, where=node.pointer, hint=hint))
 
 
-# Index maps of links into group-bys: each key pairs a level of the input with the level that repeats
-# it.
+# Index maps of links into group-bys: each key pairs a level of the input with the level that repeats it.
 #
-# A loop-aware link leaves a loop from its last iteration and enters a loop at its first, as in
-# ordinary links. But a loop that is named by a key keeps all its iterations: they are the groups.
+# A loop-aware link leaves a loop from its last iteration and enters a loop at its first, as in ordinary links. But a
+# loop that is named by a key keeps all its iterations: they are the groups.
 
 
 def groupby_joint(source: Levels, target: Levels, *, position: int, aware: bool, options: UnrollOptions) -> Joint:

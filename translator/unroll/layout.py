@@ -39,11 +39,10 @@ _REPEATING = {"Scatter": (SCATTER, "num_of_copies"), "Loop": (LOOP, "num_of_iter
 _TRANSPARENT = {"SubGraph": SUBGRAPH, "ExclusiveForceNode": EXCLUSIVE, "Service": SUBGRAPH}
 
 
-# Gathers with an exit: in old graphs the content of a gather may have links back to the gather's own
-# application.
+# Gathers with an exit: in old graphs the content of a gather may have links back to the gather's own application.
 #
-# They mean a second instance of that application after the gather: it reads what the content wrote,
-# and the links that leave the gather start there.
+# They mean a second instance of that application after the gather: it reads what the content wrote, and the links that
+# leave the gather start there.
 
 
 def with_exits(graph: LogicalGraph, collectors: dict[str, str], inside: Callable[[str, str], bool]) -> LogicalGraph:

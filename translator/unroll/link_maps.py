@@ -37,10 +37,9 @@ FIELD = "zip_with"
 
 # Index maps: the instances that a link joins, as nested counters with strides.
 #
-# All edges of a link are enumerated by a few nested counters (`IndexCounter`). Each adds its stride
-# to the number of the source, to that of the target, or to both; a gather in addition divides a
-# running number by its width. So a link of a million edges is a handful of integers until the arrays
-# are needed, and its number of edges is a product.
+# All edges of a link are enumerated by a few nested counters (`IndexCounter`). Each adds its stride to the number of
+# the source, to that of the target, or to both; a gather in addition divides a running number by its width. So a link
+# of a million edges is a handful of integers until the arrays are needed, and its number of edges is a product.
 
 
 class IndexCounter(msgspec.Struct, frozen=True):
@@ -387,8 +386,7 @@ def assemble(
     return IndexMap(counters=tuple(counters), source_start=source_start, target_start=target_start)
 
 
-# Zipped scatters: with the field `zip_with`, a scatter names others whose copies are linked to its
-# own by number.
+# Zipped scatters: with the field `zip_with`, a scatter names others whose copies are linked to its own by number.
 
 
 def zip_with(graph: LogicalGraph, node: LogicalNode, findings: Findings) -> tuple[str, ...]:

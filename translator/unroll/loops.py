@@ -261,10 +261,9 @@ def _side(node: LogicalNode, usages: tuple[str, ...]) -> list[Field]:
 
 # Sequentialised scatters: a gather that feeds the start of the scatter that it gathers.
 #
-# A link from inside a gather to an application with `group_start`, in the scatter around the input of
-# the gather, orders the copies: those of the first chunk run, then those of the second, and so on.
-# With width w, chunk i feeds the copies (i + 1) w to (i + 2) w - 1. The first w copies get nothing
-# through the link.
+# A link from inside a gather to an application with `group_start`, in the scatter around the input of the gather,
+# orders the copies: those of the first chunk run, then those of the second, and so on. With width w, chunk i feeds the
+# copies (i + 1) w to (i + 2) w - 1. The first w copies get nothing through the link.
 
 
 def with_feedback(layout: Layout, units: dict[str, Unit], wires: Iterable[Wire], findings: Findings) -> list[Wire]:

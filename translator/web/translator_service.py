@@ -217,8 +217,8 @@ def _size(folder: Path) -> int:
 
 # Deploys translated graphs to managers that are configured.
 #
-# The server calls the manager itself, with a signature of the cluster key. So the browser needs no
-# credential of the manager, and a request cannot make the server call another address.
+# The server calls the manager itself, with a signature of the cluster key. So the browser needs no credential of the
+# manager, and a request cannot make the server call another address.
 
 
 class Deployer:

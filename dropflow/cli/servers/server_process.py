@@ -233,8 +233,8 @@ def serve(role: str, options: ServeOptions, build: Callable[[ServerContext], str
         stack.callback(_remove_record, record)
         _log.info("%s %s of dropflow %s answers at %s", role, name, __version__, url)
         if not stop.is_set():
-            # A command that starts several managers prints messages of its own. The address has the token, and
-            # programs read standard error if the log there is JSON.
+            # A command that starts several managers prints messages of its own. The address has the token, and programs
+            # read standard error if the log there is JSON.
             public = browser_url(public_address(options.public_url, url), token)
             is_for_people = options.watch_parent is None and not options.group
             is_for_people &= not (options.log_json and options.log_file is None)

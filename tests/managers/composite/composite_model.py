@@ -69,8 +69,7 @@ class DeploymentRecord:
 # A slow, obvious model of what a composite may show of a session: which answers it got, and which supersede others.
 #
 # An answer is superseded by one that was asked for after it was taken in, by one with a newer version, and by a
-# deletion.
-# What the composite shows must come from answers that are not superseded.
+# deletion. What the composite shows must come from answers that are not superseded.
 
 
 _MANY = 8

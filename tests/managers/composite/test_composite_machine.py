@@ -372,10 +372,8 @@ def test_a_machine_without_children_needs_no_tick() -> None:
 
 # The state machine of an island whose children answer late, twice or never, fail, restart, leave and join.
 #
-# Several calls are in flight at once, their answers overlap, and sessions are created, deployed, cancelled and
-# deleted
-# at the same time under the same names. `composite_model` checks all that the island requests and answers; when all
-# is
+# Several calls are in flight at once, their answers overlap, and sessions are created, deployed, cancelled and deleted
+# at the same time under the same names. `composite_model` checks all that the island requests and answers; when all is
 # quiet, what it shows must be exactly what its children have.
 
 

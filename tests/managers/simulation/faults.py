@@ -320,13 +320,11 @@ _KINDS = (
 )
 
 
-# Faults of a simulated cluster that are aimed at the agreement about views, which faults at random
-# times rarely reach.
+# Faults of a simulated cluster that are aimed at the agreement about views, which faults at random times rarely reach.
 #
-# Each kind needs that several things happen at once: two candidates that do not see each other, a
-# candidate that is lost right after its decision, a voter that is cut off after its promise, a
-# message that arrives after the view has changed, a node that is lost after the witness of its
-# session.
+# Each kind needs that several things happen at once: two candidates that do not see each other, a candidate that is
+# lost right after its decision, a voter that is cut off after its promise, a message that arrives after the view has
+# changed, a node that is lost after the witness of its session.
 
 AIMS = ("two candidates", "lost candidate", "cut voter", "late messages", "lost witness")
 """What the faults of trials are aimed at."""
@@ -422,8 +420,7 @@ def _aimed_faults_crash(chance: random.Random, at: float) -> Crash:
     return Crash(at=at, node=chance.randrange(_MANY), seconds=until_restart(chance))
 
 
-# Faults that last: cuts of connections, blocked connections, pauses and crashes of processes, drawn
-# from a seed.
+# Faults that last: cuts of connections, blocked connections, pauses and crashes of processes, drawn from a seed.
 
 
 class DisturbanceRates(msgspec.Struct, frozen=True, kw_only=True):

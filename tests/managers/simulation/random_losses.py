@@ -213,8 +213,7 @@ def _few_inputs(session: str, chance: random.Random) -> RandomGraph:
     return RandomGraph(builder.build(), reads_inputs=False)
 
 
-# How much of a session may run again because of losses, and how much did: counted by rules of its
-# own.
+# How much of a session may run again because of losses, and how much did: counted by rules of its own.
 
 _SETTLED = (int(DropState.COMPLETED), int(DropState.ERROR), int(DropState.SKIPPED))
 

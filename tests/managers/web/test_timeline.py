@@ -147,9 +147,8 @@ def test_the_timeline_is_drawn_followed_and_explained(serve: Any, look: Any) -> 
     """It grows while the session runs, zooms and moves by keys, and explains attempts, gaps and areas.
 
     Attempts that run grow without requests, by as much as they are known to have run: one that had just begun may have
-    ended. Each lane has how much later than planned it ended; the plan can be hidden.
-    What the page computes of each worker agrees with the statistics of the manager. A node where nothing runs has a
-    lane, with the reason.
+    ended. Each lane has how much later than planned it ended; the plan can be hidden. What the page computes of each
+    worker agrees with the statistics of the manager. A node where nothing runs has a lane, with the reason.
     """
     expect = pytest.importorskip("playwright.sync_api").expect
     expect.set_options(timeout=120_000)  # a busy machine is slow

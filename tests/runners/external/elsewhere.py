@@ -43,11 +43,9 @@ from tests.e2e.cluster import until
 
 # A worker of an engine is killed in the middle of any graph, so that exactly one infrastructure fault is counted.
 #
-# The graph gets one more application, which ends only when it is told. The worker that runs it is killed while the
-# rest
+# The graph gets one more application, which ends only when it is told. The worker that runs it is killed while the rest
 # of the graph runs. If the application had others beside it in its batch, no fault is counted, and it is repeated
-# alone:
-# then it is killed once more.
+# alone: then it is killed once more.
 
 
 _HELD = "[ -e let-go ] && exit 0; echo $$ > new; mv new began; while [ ! -e let-go ]; do sleep 0.1; done"
