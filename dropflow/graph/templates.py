@@ -20,6 +20,8 @@ Their kind does not matter: editors make new fields of an application its argume
 RANKS_FIELD = "ranks_per_node"
 GPU_FIELD = "num_gpus"
 """Field of an application that declares how many GPUs it needs."""
+_LARGEST_NEED = 2**31 - 1
+"""Most processors, or GPUs, that count: columns of plans have 32 bits for them."""
 
 
 class Kind(IntEnum):
@@ -232,7 +234,7 @@ def needs_of(template: Template) -> ResourceNeeds:
     """
     if template.kind is not Kind.APP:
         return ResourceNeeds()
-    return ResourceNeeds(max(template.cpus, 1), _memory(template), _gpus(template))
+    return ResourceNeeds(min(max(template.cpus, 1), _LARGEST_NEED), _memory(template), _gpus(template))
 
 
 def with_more_memory(needs: ResourceNeeds, faults: int, factor: float, most: float) -> ResourceNeeds:
@@ -284,9 +286,10 @@ def _count(template: Template, name: str) -> int:
     if field is None or field.is_port or field.value in (None, ""):
         return 0
     try:
-        return max(int(field.value), 0)
-    except (TypeError, ValueError):
+        number = float(field.value)
+    except (TypeError, ValueError, OverflowError):
         return 0
+    return int(number) if number.is_integer() and 0 <= number <= _LARGEST_NEED else 0
 
 
 def _memory_field(template: Template) -> Argument | None:

@@ -1,6 +1,7 @@
 """Physical graphs, what their templates declare, and the text ids of drops."""
 
 import dataclasses
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -274,10 +275,20 @@ def test_memory_counts_as_an_argument_of_the_application_too() -> None:
     assert needs_of(Template(key="a", name="a", kind=Kind.APP, arguments=(port,))).memory == 0
 
 
-@pytest.mark.parametrize(("cpus", "needed"), [(1, 1), (4, 4), (0, 1), (-2, 1)])
+@pytest.mark.parametrize(("cpus", "needed"), [(1, 1), (4, 4), (0, 1), (-2, 1), (10**12, 2**31 - 1)])
 def test_an_application_needs_at_least_one_processor(cpus: int, needed: int) -> None:
-    """Fewer than one processor counts as one."""
+    """Fewer than one processor counts as one, and more than 32 bits hold as the largest number."""
     assert needs_of(Template(key="a", name="a", kind=Kind.APP, cpus=cpus)).cpus == needed
+
+
+@pytest.mark.parametrize(
+    ("value", "needed"), [(2, 2), (2.0, 2), ("2.0", 2), (2.5, 0), (-1, 0), (10**12, 0), (10**400, 0), (math.inf, 0)]
+)
+def test_what_is_no_number_of_gpus_counts_as_none(value: object, needed: int) -> None:
+    """A whole number counts however it is spelled; a fraction, and a number that no host has, count as 0."""
+    field = Argument(name="num_gpus", value=value)
+
+    assert needs_of(Template(key="a", name="a", kind=Kind.APP, arguments=(field,))).gpus == needed
 
 
 def test_data_needs_one_processor() -> None:

@@ -334,6 +334,18 @@ def test_problems_have_places() -> None:
     }
 
 
+@pytest.mark.parametrize("number", [10**400, -1])
+def test_a_number_that_is_none_has_a_place(number: int) -> None:
+    """A time that no float can be is a mistake like a negative one, also if it has hundreds of digits."""
+    execution = {"tasks": [{"id": "A", "runtimeInSeconds": number}]}
+    graph, problems = read_wfformat(
+        {"workflow": {"specification": {"tasks": [{"id": "A"}]}, "execution": execution}}, "g"
+    )
+
+    assert graph is None
+    assert [problem.code for problem in problems] == ["PG001"]
+
+
 def test_an_older_version_is_refused() -> None:
     """A document without a specification says how to convert it."""
     graph, problems = read_wfformat({"schemaVersion": "1.3", "workflow": {"tasks": []}}, "old")

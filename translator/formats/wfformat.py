@@ -19,6 +19,8 @@ from translator.problem_codes import problem
 
 _SLEEP = "dlg.apps.simple.SleepApp"
 _MEMORY = "dlg.data.drops.memory.InMemoryDROP"
+_LARGEST_NUMBER = 1e300
+"""Seconds, bytes or processors above which a number is a mistake."""
 _MOST_PROBLEMS = 100
 """Problems of one file that are reported."""
 
@@ -186,8 +188,10 @@ class _WorkflowReading:
         value = record.get(key)
         if value is None:
             return default
-        if isinstance(value, bool) or not isinstance(value, int | float) or not (math.isfinite(value) and value >= 0):
-            self._complain("PG001", f"{key} of {record.get('id')!r} is {value!r}", place, "give a number, 0 or more")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LARGEST_NUMBER:
+            self._complain(
+                "PG001", f"{key} of {record.get('id')!r} is {value!r:.60}", place, "give a number, 0 or more"
+            )
             return default
         return float(value)
 
