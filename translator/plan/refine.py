@@ -39,6 +39,8 @@ _MOST_BRANCHES = 20_000
 """...with at most this many branches."""
 _MOST_SWAPS = 200
 """Exchanges of tasks of the fullest part with another part."""
+_MOST_EXCHANGED = 1_000
+"""Tasks of a part that are compared for an exchange."""
 
 
 @dataclass(frozen=True)
@@ -161,22 +163,29 @@ def _exchanged(part: _Parts, limits: PartLimits, most: Floats) -> _Parts:
         best, chosen = float(sums[full] / most[full]) * (1 - _ROUNDING), (-1, -1, -1)
         here = np.flatnonzero((part == full) & (load > 0))
         for other in np.flatnonzero(np.arange(len(most)) != full).tolist():
-            there = np.append(np.flatnonzero((part == other) & (load > 0)), -1)  # -1: nothing comes back
-            back = np.append(load, 0.0)[there]
-            given = load[here][:, None] - back[None, :]
-            after = np.maximum((sums[full] - given) / most[full], (sums[other] + given) / most[other])
+            leaving, coming = here, np.flatnonzero((part == other) & (load > 0))
             if allowed is not None:
-                may_leave, may_come = allowed[here, other], np.append(allowed[:, full], True)[there]
-                after = np.where(may_leave[:, None] & may_come, after, np.inf)
+                leaving, coming = leaving[allowed[leaving, other]], coming[allowed[coming, full]]
+            leaving, coming = _some(leaving, load), np.append(_some(coming, load), -1)  # -1: nothing comes back
+            given = load[leaving][:, None] - np.append(load, 0.0)[coming][None, :]
+            after = np.maximum((sums[full] - given) / most[full], (sums[other] + given) / most[other])
             row, column = np.unravel_index(int(after.argmin()), after.shape) if after.size else (0, 0)
             if after.size and after[row, column] < best:
-                best, chosen = float(after[row, column]), (int(here[row]), int(there[column]), other)
+                best, chosen = float(after[row, column]), (int(leaving[row]), int(coming[column]), other)
         if chosen[0] < 0:
             break
         part[chosen[0]] = chosen[2]
         if chosen[1] >= 0:
             part[chosen[1]] = full
     return part
+
+
+def _some(tasks: _Parts, load: Floats) -> _Parts:
+    """Return the tasks, of very many some of each load: all pairs of 30,000 tasks take gigabytes."""
+    if len(tasks) <= _MOST_EXCHANGED:
+        return tasks
+    order = np.argsort(load[tasks], kind="stable")
+    return tasks[order[np.linspace(0, len(tasks) - 1, _MOST_EXCHANGED).astype(np.int64)]]
 
 
 class _Branches:

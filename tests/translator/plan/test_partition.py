@@ -1,3 +1,4 @@
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -19,6 +20,7 @@ from translator.options import PartitionOptions
 from translator.plan.metis import cut_evenly, depth_first_order, filled
 from translator.plan.planner import grouped_in_islands, island_of, place
 from translator.plan.quality import quality_of
+from translator.plan.refine import PartLimits, evenest
 from translator.plan.registry import ALGORITHMS as ALGORITHMS_BY_NAME
 from translator.plan.registry import check_partition, partition
 
@@ -316,3 +318,25 @@ def test_chains_of_a_plan_are_counted() -> None:
     assert (whole.fused, whole.divided) == (3, 0)
     assert (divided.fused, divided.divided) == (2, 1)
     assert (apart.fused, apart.divided) == (0, 0)
+
+
+def test_exchanges_of_many_tasks_take_little_memory() -> None:
+    """Of parts with thousands of tasks some are compared for an exchange, and not all pairs."""
+    load = np.random.default_rng(1).random(6_000)
+    limits = PartLimits(
+        load=load,
+        most=np.full(2, load.sum() / 2),
+        fits=None,
+        island=np.zeros(2, dtype=np.int64),
+        least_island=np.zeros(1),
+        most_island=np.full(1, load.sum()),
+    )
+    tracemalloc.start()
+    try:
+        part = evenest(limits)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 100e6
+    assert limits.excess(part) < 1e-6
