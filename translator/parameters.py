@@ -9,6 +9,8 @@ the parsed model are changed, not the text of a document, and nothing is evaluat
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -40,6 +42,8 @@ GLOBAL = "global"
 
 _LISTED_NAMES = 12
 """Ids of nodes, or names of parameters, in a message."""
+_LONGEST = 1_000_000
+"""Characters of the value of a global variable that names others: each may name several of the one before."""
 _BRACES = re.compile(r"\{([A-Za-z_][\w.]*)\}")
 _TILDE = re.compile(r"~(?:\{([A-Za-z_][\w.]*)\}|([A-Za-z_][\w.]*))")
 _GLOBAL_VARIABLES_WHOLE = re.compile(r"\s*(?:[~$]?\{([A-Za-z_][\w.]*)\}|[~$]([A-Za-z_][\w.]*))\s*")
@@ -285,24 +289,33 @@ def _global_variables_typed(value: Any, type_: str) -> Any:
 
 
 def _expanded(variables: dict[str, Any], problems: list[Problem]) -> dict[str, Any]:
-    """Resolve variables in the values of variables; each round resolves one more level."""
-    for _ in range(len(variables)):
-        open_ones = {name: value for name, value in variables.items() if _names_one(value, variables)}
-        if not open_ones:
-            return variables
-        variables = variables | {
-            name: substitute(value, {k: v for k, v in variables.items() if k not in open_ones}, set())
-            for name, value in open_ones.items()
-        }
-    circle = sorted(name for name, value in variables.items() if _names_one(value, variables))
+    """Resolve variables in the values of variables, each after those that it names."""
+    names = {name: _named_in(value, variables) for name, value in variables.items()}
+    sorter = TopologicalSorter(names)
+    with suppress(CycleError):  # what is in no cycle is resolved all the same
+        sorter.prepare()
+    expanded: dict[str, Any] = {}
+    while ready := sorter.get_ready():
+        for name in ready:
+            value = variables[name]
+            if names[name] and len(value) + sum(len(_as_text(expanded[other])) for other in names[name]) > _LONGEST:
+                text = f"the value of the global variable {name!r} has more than {_LONGEST:,} characters"
+                problems.append(problem("LG090", text, where="", hint="give it a shorter value"))
+            elif names[name]:
+                value = substitute(value, expanded, set())
+            expanded[name] = value
+        sorter.done(*ready)
+    circle = sorted(variables.keys() - expanded.keys())
     if circle:
         text = f"the global variables {', '.join(circle)} refer to each other in a cycle"
         problems.append(problem("LG090", text, where="", hint="give one of them a plain value"))
-    return variables
+    return variables | expanded | {name: substitute(variables[name], expanded, set()) for name in circle}
 
 
-def _names_one(value: Any, variables: Mapping[str, Any]) -> bool:
-    return isinstance(value, str) and any(match[1] in variables for match in _BRACES.finditer(value))
+def _named_in(value: Any, variables: Mapping[str, Any]) -> list[str]:
+    """Return the variables that a text names, each as often as it does."""
+    found = _BRACES.finditer(value) if isinstance(value, str) else ()
+    return [match[1] for match in found if match[1] in variables]
 
 
 def fill(

@@ -1,7 +1,6 @@
 """Finds files and directories that several drops would write, each replacing the content of another."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations
 
 from dropflow.data.registry import store_for
 from dropflow.errors import DropflowError
@@ -61,12 +60,15 @@ def _alone(templates: Sequence[Template], names: Mapping[int, str], order: Prece
 
 
 def _in_pairs(templates: Sequence[Template], names: Mapping[int, str], order: Precedence) -> Iterator[tuple[int, str]]:
-    """Yield pairs of nodes that do not wait for each other."""
+    """Yield each node that does not wait for one before it, or that one for it, with the first such node."""
     by_name: dict[str, list[int]] = {}
     for row, name in names.items():
         by_name.setdefault(name, []).append(row)
     for name, rows in by_name.items():
-        for one, other in combinations(rows, 2):
-            first, second = ((0,) * len(templates[row].axes) for row in (one, other))
-            if not (order.holds(one, first, other, second) or order.holds(other, second, one, first)):
-                yield other, f"{templates[one].name!r} and {templates[other].name!r} write one file, {name}"
+        for at, other in enumerate(rows):
+            second = (0,) * len(templates[other].axes)
+            for one in rows[:at]:
+                first = (0,) * len(templates[one].axes)
+                if not (order.holds(one, first, other, second) or order.holds(other, second, one, first)):
+                    yield other, f"{templates[one].name!r} and {templates[other].name!r} write one file, {name}"
+                    break

@@ -6,6 +6,7 @@ templates and columns. A document is read drop by drop: only one dictionary is i
 
 import json
 import math
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
@@ -321,9 +322,9 @@ def number_links(
         if (holder, leaves) != seen:
             seen, last = (holder, leaves), (-1, -1)
         candidates = known.setdefault(tuple(words), [])
-        link = next((number for number in candidates if (number, drop) > last), -1)
-        if link < 0:
-            link = len(links)
+        at = bisect_left(candidates, last[0] + (drop <= last[1]))  # the first of them after the edge before
+        link = candidates[at] if at < len(candidates) else len(links)
+        if link == len(links):
             candidates.append(link)
             source, target, source_port, target_port, streaming = words
             links.append(

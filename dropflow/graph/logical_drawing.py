@@ -231,10 +231,12 @@ def _lay_out(
 def _in_columns(around: _Block, pairs: set[tuple[int, int]], number: dict[int, int]) -> None:
     """Place what is in a block in columns, each right of those that it depends on."""
     layer = _layers(len(around.inside), pairs)
-    columns = [
-        [block for at, block in enumerate(around.inside) if layer[at] == stage]
-        for stage in range(max(layer, default=-1) + 1)
-    ]
+    columns: list[list[_Block]] = [[] for _ in range(max(layer, default=-1) + 1)]
+    for at, block in enumerate(around.inside):
+        columns[layer[at]].append(block)
+    inputs: dict[int, list[int]] = {}
+    for source, target in pairs:
+        inputs.setdefault(target, []).append(source)
     heights = [sum(block.height for block in column) + _ROW_GAP * (len(column) - 1) for column in columns]
     tallest = max(heights, default=0.0)
     left = 0.0
@@ -242,7 +244,7 @@ def _in_columns(around: _Block, pairs: set[tuple[int, int]], number: dict[int, i
     for column, height in zip(columns, heights, strict=True):
         column.sort(
             key=lambda block: _mean(
-                [before[source] for source, target in pairs if target == number[id(block)] and source in before]
+                [before[source] for source in inputs.get(number[id(block)], ()) if source in before]
             )
         )
         wide = max(block.width for block in column)
@@ -319,17 +321,23 @@ def _enclose(around: _Block, *, is_frame: bool) -> None:
 
 def _layers(count: int, pairs: set[tuple[int, int]]) -> list[int]:
     """Return the longest path to each block; of blocks that depend on each other, the first one begins."""
-    waiting = [sum(target == block for _, target in pairs) for block in range(count)]
-    layer = [0] * count
+    waiting, layer = [0] * count, [0] * count
+    following: list[list[int]] = [[] for _ in range(count)]
+    for source, target in pairs:
+        waiting[target] += 1
+        following[source].append(target)
     left = set(range(count))
+    ready = [block for block in range(count) if not waiting[block]]
     while left:
-        ready = sorted(block for block in left if waiting[block] <= 0) or [min(left)]
-        for block in ready:
-            left.discard(block)
-            for source, target in pairs:
-                if source == block and target in left:
+        now, ready = ready or [min(left)], []
+        left.difference_update(now)
+        for block in now:
+            for target in following[block]:
+                if target in left:
                     layer[target] = max(layer[target], layer[block] + 1)
                     waiting[target] -= 1
+                    if not waiting[target]:
+                        ready.append(target)
     return layer
 
 

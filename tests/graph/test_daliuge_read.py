@@ -218,6 +218,15 @@ def test_inputs_keep_the_order_in_which_they_are_declared() -> None:
     assert len(graph.templates) == 3
 
 
+def test_many_inputs_in_another_order_are_read() -> None:
+    """The time does not grow with the square of the inputs that are not in the order of the drops."""
+    names = [f"d{number}" for number in range(20_000)]
+    document: list[Any] = [{"oid": name, "lg_key": "k", "name": "n", **MEMORY} for name in names]
+    graph = read_pg([*document, {"oid": "app", "inputs": names[::-1], **APP}], name="x")
+
+    assert oids(graph, graph.predecessors.neighbour) == names[::-1]
+
+
 @pytest.mark.parametrize(
     ("spelling", "kind", "component"),
     [

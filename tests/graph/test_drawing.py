@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.graph.build import from_columns
+from dropflow.graph.build import GraphBuilder, from_columns
 from dropflow.graph.drawing import (
     Drawing,
     Grouping,
@@ -417,6 +417,17 @@ def logical_drawing_check(graph: PhysicalGraph) -> None:
 def test_examples_are_drawn_without_overlaps(path: Path) -> None:
     """Each node is in the frames of its constructs, the outer ones first."""
     logical_drawing_check(translate(path).graph)
+
+
+def test_thousands_of_logical_nodes_are_drawn() -> None:
+    """The time does not grow with the square of the nodes, and a chain has a column for each."""
+    builder = GraphBuilder().data("d0")
+    for number in range(1, 3_000):
+        builder.app(f"a{number}").data(f"d{number}")
+        builder.connect(f"d{number - 1}", f"a{number}").connect(f"a{number}", f"d{number}")
+    nodes = draw_logical(builder.build()).nodes
+
+    assert len({node.x for node in nodes}) == len(nodes)
 
 
 def test_links_lead_to_the_right_unless_they_carry() -> None:

@@ -392,3 +392,21 @@ def test_a_size_of_a_construct_with_an_application_is_written_as_a_number(text: 
     filled = fill_document(json.dumps(content).encode(), name="x", settings={"n": 10})
 
     assert json.loads(filled.document)["nodeDataArray"][1]["fields"][0]["value"] == 20
+
+
+def test_long_chains_of_variables_are_resolved() -> None:
+    """Each variable is resolved once, after the one that it names, however many there are."""
+    chain = [field(f"x{number}", f"{{x{number + 1}}}") for number in range(2_000)]
+    content = document([_globals(*chain, field("x2000", "end")), node("a", "File", field("filepath", "{x0}"))])
+
+    assert _value(_filled(content), "a", "filepath") == "end"
+
+
+def test_values_that_double_again_and_again_are_refused() -> None:
+    """A variable that names another one twice, and so on, has a limit, so that a small file takes little memory."""
+    doubling = [field(f"x{number}", f"{{x{number - 1}}}" * 2) for number in range(1, 60)]
+    content = document([_globals(field("x0", "ab"), *doubling), node("a", "File", field("filepath", "{x59}"))])
+
+    _, problems = fill(graph_of(content))
+    assert set(errors(problems)) == {"LG090"}
+    assert "'x19' has more than 1,000,000 characters" in problems[0].text

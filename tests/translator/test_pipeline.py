@@ -227,6 +227,17 @@ def test_two_nodes_that_do_not_wait_for_each_other_are_reported() -> None:
     assert found(reading.link("A", "f").link("g", "B", "h")) == []
 
 
+def test_each_further_node_with_one_file_is_reported_once() -> None:
+    """Of many nodes that write one file, each has one warning, which names the first."""
+    drawing = Drawing()
+    for number in range(4):
+        drawing.app(f"A{number}").data(f"f{number}", "File", filepath="x").link(f"A{number}", f"f{number}")
+
+    assert [problem.text for problem in found(drawing)] == [
+        f"'f0' and 'f{number}' write one file, x" for number in (1, 2, 3)
+    ]
+
+
 def test_iterations_of_a_loop_may_write_one_file() -> None:
     """Iterations that wait for each other may write one file; others give a warning."""
     for carries in (True, False):
