@@ -277,6 +277,8 @@ def _repository(address: RepositoryAddress) -> Iterator[tuple[_Git, str]]:
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # commands at a time share the cache
         git = _Git(directory, address)
+        for stale in directory.glob("*.lock"):  # of a git that was killed: ours is the only one here
+            stale.unlink(missing_ok=True)
         if not (directory / "HEAD").exists():
             git.run("init", "--quiet", "--bare")
         yield git, _commit(git, address)

@@ -134,6 +134,16 @@ def test_branches_tags_and_commits_are_read(repository: Path) -> None:
         fetch_file(f"{place}@main#graphs/hello.graph")
 
 
+def test_a_git_that_was_killed_does_not_lock_the_cache(repository: Path, tmp_path: Path) -> None:
+    """The lock files that a killed git leaves are removed, since no other one runs in the cache."""
+    address = f"git+file://{repository}#graphs/hello.graph"
+    fetch_file(address)
+    (cache,) = (tmp_path / "cache").glob("**/*.git")
+    (cache / "shallow.lock").touch()
+
+    assert fetch_file(address).note.commit == git(repository, "rev-parse", "HEAD")
+
+
 def test_the_graph_keeps_where_it_was_read(repository: Path) -> None:
     """The physical graph has address, commit and digest, with which its session can be repeated."""
     file = fetch_file(f"git+file://{repository}@v1#graphs/hello.graph")
