@@ -307,6 +307,20 @@ def test_pointers_lead_into_the_v4_file() -> None:
     assert graph_of(content).by_id["a/b"].pointer == "/nodes/a~1b"
 
 
+def test_a_node_without_an_inner_id_is_around_no_others() -> None:
+    """Nodes without a parent or a construct stay outside, also if the id of a construct is only its key."""
+    nodes: dict[str, Any] = {
+        "S": {"category": "Scatter", "parentId": None, "embedId": None, "fields": {}},
+        "M": {"category": "Memory", "parentId": None, "embedId": None, "fields": {}},
+    }
+    graph = graph_of({"modelData": {"schemaVersion": "V4"}, "nodes": nodes, "edges": {}})
+
+    assert [(entry.id, entry.parent, entry.embedded_in) for entry in graph.nodes] == [
+        ("S", None, None),
+        ("M", None, None),
+    ]
+
+
 def test_references_by_inner_id_are_found() -> None:
     """Where the key and the inner id of a node differ, both name it."""
     content = {

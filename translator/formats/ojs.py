@@ -228,7 +228,8 @@ def _steps(identity: Identity, nodes: list[Mapping[str, object]]) -> Iterator[st
 def read_v4(document: Json, problems: list[Problem]) -> Records:
     """Read a document with `nodes` and `edges`; see `read_ojs`."""
     nodes = {unescape(pointer.rpartition("/")[2]): (pointer, raw) for pointer, raw in objects(document, "nodes")}
-    names = {text(raw, "id"): id_ for id_, (_, raw) in reversed(nodes.items())} | {id_: id_ for id_ in nodes}
+    inner = {given: id_ for id_, (_, raw) in reversed(nodes.items()) if (given := text(raw, "id"))}
+    names = inner | {id_: id_ for id_ in nodes}
     claims = dict(_embedded(nodes, names))
     embedded = {id_: claim for id_, claim in claims.items() if claim[0] not in claims}
     applications: dict[str, list[ApplicationRecord]] = {}
