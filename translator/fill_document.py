@@ -94,24 +94,33 @@ def fill_document(
 def _write(content: Any, graph: LogicalGraph, filled: LogicalGraph, variables: Mapping[str, Any]) -> None:
     """Write the values that differ into the fields of a document."""
     plain, _ = fill(msgspec.structs.replace(graph, active_configuration=None))
-    before = {node.id: node for node in plain.nodes}
-    for node in filled.nodes:
+    for node, before in zip(filled.nodes, plain.nodes, strict=True):
         if node.kind is NodeKind.GLOBALS:
             for field in node.fields:
                 if variables.get(field.name, field.effective) != field.effective:
                     _put(content, field.pointer, variables[field.name])
             continue
-        for field, old in zip(node.fields, before[node.id].fields, strict=True):
-            if field.effective != old.effective:
+        for field, old in zip(node.fields, before.fields, strict=True):
+            if field.effective == old.effective:
+                continue
+            if field.pointer:
                 _put(content, field.pointer, field.effective)
+            else:  # a flag of the node in old files, which a field of its name replaces
+                own = {"name": field.name, "type": field.type, "value": field.effective}
+                holder = _at(content, node.pointer)
+                holder["fields"] = [*(holder.get("fields") or ()), own]
 
 
 def _put(content: Any, pointer: str, value: Any) -> None:
     """Set the value of the field at a JSON pointer."""
-    place = content
+    _at(content, pointer)["value"] = value
+
+
+def _at(content: Any, pointer: str) -> Any:
+    """Return what is at a JSON pointer."""
     for step in pointer.split("/")[1:]:
-        place = place[int(step)] if isinstance(place, list) else place[unescape(step)]
-    place["value"] = value
+        content = content[int(step)] if isinstance(content, list) else content[unescape(step)]
+    return content
 
 
 def note_of(

@@ -394,6 +394,25 @@ def test_a_size_of_a_construct_with_an_application_is_written_as_a_number(text: 
     assert json.loads(filled.document)["nodeDataArray"][1]["fields"][0]["value"] == 20
 
 
+def test_a_flag_of_an_old_node_is_filled_in_as_a_field() -> None:
+    """Old files have `precious` as an attribute of a node: a value for the field in its place is kept in the file."""
+    content = document([{**node("a", "Memory"), "precious": True}])
+    filled = fill_document(json.dumps(content).encode(), name="x", settings={"a.persist": "false"})
+
+    assert not fill_document(filled.document, name="y").problems
+    assert "value" not in json.loads(filled.document)
+    assert _value(graph_of(json.loads(filled.document)), "a", "persist") is False
+
+
+def test_nodes_of_one_id_are_filled() -> None:
+    """Checks report nodes of one id; filling keeps both, whatever fields they have."""
+    values = field("n", 3, type="Integer")
+    content = document([node("a", "File", field("x", "{n}")), node("a", "File"), node("V", "GlobalVariables", values)])
+    filled = fill_document(json.dumps(content).encode(), name="x", settings={"n": 5})
+
+    assert json.loads(filled.document)["nodeDataArray"][0]["fields"][0]["value"] == 5
+
+
 def test_long_chains_of_variables_are_resolved() -> None:
     """Each variable is resolved once, after the one that it names, however many there are."""
     chain = [field(f"x{number}", f"{{x{number + 1}}}") for number in range(2_000)]
