@@ -673,7 +673,7 @@ class _Reading:
 
 
 def _is_placeholder(name: str) -> bool:
-    return name[:1] == "#" and name[1:].isdecimal()
+    return name[:1] == "#" and name[1:].isdecimal() and len(name) <= _INDEX_DIGITS
 
 
 def _adapted(before: str, after: str) -> Problem:

@@ -256,7 +256,7 @@ def _parse(shape: tuple[int, ...], tail: str) -> int:
     instance = 0
     for piece, size in zip(pieces[1:], shape, strict=True):
         # No leading zeros or signs: every drop has exactly one id.
-        if not piece.isdecimal() or str(int(piece)) != piece or int(piece) >= size:
+        if not piece.isdecimal() or len(piece) > len(str(size)) or str(int(piece)) != piece or int(piece) >= size:
             return -1
         instance = instance * size + int(piece)
     return instance

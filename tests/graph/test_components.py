@@ -78,6 +78,8 @@ def test_values_are_converted_to_their_type(value: object, type_: str, wanted: o
         (2, "Boolean", "true, false, 1 or 0"),
         ("[int(0)]", "Json", "not evaluated"),
         ("__import__('os')", "Json", "not evaluated"),
+        ("[" * 100_000, "Json", "not evaluated"),
+        ("[" * 100_000 + "]" * 100_000, "List", "not evaluated"),
     ],
 )
 def test_anything_else_is_refused(value: object, type_: str, expected: str) -> None:

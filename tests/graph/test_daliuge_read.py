@@ -530,6 +530,13 @@ def test_placeholders_of_islands_come_first(nodes: tuple[str, ...], islands: tup
     assert read_pg([*drops, {}], name="g").part.tolist() == parts
 
 
+def test_a_number_of_thousands_of_digits_is_a_name() -> None:
+    """A node whose name only looks like a placeholder is a node of that name."""
+    name = f"#{'9' * 5_000}"
+
+    assert read_pg([{"oid": "a", "node": name, **APP}], name="x").places == (name,)
+
+
 def test_placeholders_of_nodes_keep_their_numbers() -> None:
     """A plan may leave nodes empty: part k stays on the k-th machine. No drops have no parts."""
     drops = [

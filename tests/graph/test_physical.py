@@ -461,6 +461,7 @@ def test_a_slice_names_its_drops_as_the_whole_graph_does() -> None:
         ("s_work_0-3", "its last instance is s_work_0-2"),
         ("s_work_0-01", "its last instance"),
         ("s_work_0--1", "its last instance"),
+        (f"s_work_0-{'9' * 5000}", "its last instance"),
         ("s_work_1-1", "its last instance"),
         ("", "graph scatter has 10 drops"),
     ],

@@ -223,7 +223,7 @@ class _MachinesText:
 
         try:
             document = tomllib.loads(content.decode())
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # ValueError: also a number of 5,000 digits
             self._complain("", f"this is not TOML: {error}", "see docs/reference/machines.md for the format")
             return Machines(nodes=())
         self._refuse_others(document, ("contention", "links", "nodes"), "")
@@ -292,7 +292,7 @@ class _MachinesText:
         if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
             return value
         hint = f"give a whole number from {least} to {most}"
-        self._complain(f"{place}.{key}", f"{value!r} is not a number of {key}", hint)
+        self._complain(f"{place}.{key}", f"{_shown(value)} is not a number of {key}", hint)
         return least
 
     def _text(self, table: Mapping[str, Any], key: str, place: str, *, needed: bool) -> str:
@@ -321,7 +321,7 @@ class _MachinesText:
             return value
         named = ", ".join(unit for unit in units if unit)
         hint = f"write it as {key} = {example}" + (f"; units are {named}" if named else "")
-        self._complain(f"{place}.{key}", f"{table[key]!r} is not a valid {key}", hint)
+        self._complain(f"{place}.{key}", f"{_shown(table[key])} is not a valid {key}", hint)
         return default
 
     def _table(self, given: Any, place: str) -> Mapping[str, Any]:
@@ -339,6 +339,11 @@ class _MachinesText:
     def _complain(self, place: str, text: str, hint: str) -> None:
         where = f"{self._where}: {place}" if place else self._where
         self.problems.append(problem("PT010", text, where=where, hint=hint))
+
+
+def _shown(value: object) -> str:
+    """Return a value for a message; Python refuses to write a hexadecimal number of thousands of digits."""
+    return hex(value)[:60] if isinstance(value, int) and abs(value) > 2**64 else f"{value!r:.60}"
 
 
 # Machines from the present reports of managers: their capacities without the part that other load takes.

@@ -110,7 +110,12 @@ def test_all_problems_are_reported_at_once() -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["", "nodes = []", "nodes = 3", "nodes = [3]", "links = 1", "not toml", "\udcff"])
+_LONG = [f'[[nodes]]\nname = "a"\n{key}' for key in (f"cores = {'9' * 5000}", f"memory = 0x{'f' * 5000}")]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "nodes = []", "nodes = 3", "nodes = [3]", "links = 1", "not toml", "\udcff", *_LONG]
+)
 def test_files_without_machines_are_refused(text: str) -> None:
     """A file that is not TOML or has no nodes is an error with a place, and no other exception."""
     with pytest.raises(BadGraphError, match="PT010"):
