@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import metadata
+from importlib.util import decode_source
 from pathlib import Path
 from typing import NamedTuple
 
@@ -97,10 +98,12 @@ class CodeReader:
         shown = module_name(path, name)
         try:
             content = path.read_bytes()
-            source = content.decode() if path.suffix == ".py" else ""
-        except (OSError, UnicodeDecodeError):
+            source = decode_source(content) if path.suffix == ".py" else ""
+        except OSError:
             return KeyPart("module", shown, "unreadable"), ()
-        if not source:  # a compiled module
+        except (SyntaxError, UnicodeDecodeError):
+            source = ""
+        if not source:  # a compiled module, or none that Python can read
             return KeyPart("module", shown, hashlib.blake2b(content, digest_size=16).hexdigest()), ()
         module = _parsed(source, name if is_package else name.rpartition(".")[0])
         return KeyPart("module", shown, module.digest, self._kept(source)), module.imports

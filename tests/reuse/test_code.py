@@ -1,8 +1,10 @@
-"""Which line of a function is shown as its first change."""
+"""What counts of the code of an application, and which line of a function is shown as its first change."""
+
+from pathlib import Path
 
 import pytest
 
-from dropflow.reuse.code import first_changed_line
+from dropflow.reuse.code import CodeReader, first_changed_line
 
 _BEFORE = "import math\n\ndef f(x):\n    return x\n"
 
@@ -22,3 +24,23 @@ _BEFORE = "import math\n\ndef f(x):\n    return x\n"
 def test_the_first_changed_line_is_one_that_people_wrote(now: str, line: tuple[int, str] | None) -> None:
     """Comments and imports from ``__future__``, which dropflow adds, are shown only if nothing else has changed."""
     assert first_changed_line(_BEFORE, now) == line
+
+
+@pytest.mark.parametrize("start", [b"\xef\xbb\xbf", b"# coding: latin-1\nname = 'caf\xe9'\n", b"\xe9 = 1\n"])
+def test_modules_in_any_encoding_count(start: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An edit of a module counts, also with a byte order mark, another encoding than UTF-8, or one that is wrong."""
+    monkeypatch.syspath_prepend(tmp_path)
+    module = tmp_path / "module_in_any_encoding.py"
+    keys = set()
+    for value in (b"1", b"2"):
+        module.write_bytes(start + b"x = " + value + b"\n")
+        keys.add(CodeReader().of_name(f"{module.stem}.x"))
+    assert len(keys) == 2
+
+
+def test_imports_of_a_module_with_a_byte_order_mark_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The modules that a module imports count, also if an editor has put a byte order mark before its first line."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "imported_by_marked.py").write_text("x = 1\n", encoding="utf-8")
+    (tmp_path / "marked.py").write_text("import imported_by_marked\n", encoding="utf-8-sig")
+    assert "imported_by_marked.py" in {part.name for part in CodeReader().of_name("marked.f")}
