@@ -229,10 +229,18 @@ class AttemptInput:
         return target
 
     def _written(self, content: Handle) -> Path:
-        path = Path(self._attempt.scratch(), safe_name(self.name, fallback="content"))
+        path = self._own_path(self.name)
         with storage_errors("write", path):
             path.write_bytes(content.body)
         return path
+
+    def _own_path(self, name: str) -> Path:
+        """Return a path in scratch space, in a directory of its own: the drops of a scatter have the same name."""
+        attempt = self._attempt
+        folder = Path(attempt.scratch(), f"input-{attempt.inputs.index(self)}")
+        with storage_errors("make the directory", folder):
+            folder.mkdir(exist_ok=True)
+        return folder / safe_name(name, fallback="content")
 
 
 def _clone(source: str | Path, target: str | Path) -> None:
@@ -349,8 +357,7 @@ class StreamedInput(AttemptInput):
         """A file with the content; waits until it is complete."""
         if self._path is None:
             content = self._wait()
-            name = safe_name(Path(content.final or self.name).name, fallback="content")
-            path = Path(self._attempt.scratch(), name)
+            path = self._own_path(Path(content.final or self.name).name)
             with self.reader() as reader, storage_errors("read", content.location):
                 _keep(reader.descriptor, path)
             self._path = self._copied(path) if self.is_private else path

@@ -105,6 +105,14 @@ def test_all_inputs_of_a_port_are_filled_in(tmp_path: Path) -> None:
     assert got.contents == [b"<a b><c>"]
 
 
+def test_inputs_of_the_same_name_have_files_of_their_own(tmp_path: Path) -> None:
+    """The data of a scatter have one name: a command that gets them by path reads each of them."""
+    port = Argument(name="x", usage="InputPort", encoding="path")
+    got = run(tmp_path, "cat {x} > {out}", port, inputs=[Given("x", b"first,", "tile"), Given("x", b"second", "tile")])
+
+    assert got.contents == [b"first,second"]
+
+
 @pytest.mark.parametrize("other", ["", "parts"])
 def test_a_command_that_names_a_port_without_inputs_fails_if_others_are_not_read(tmp_path: Path, other: str) -> None:
     """An edge ends at no port, or at a port of the gather with another name: the command would run without the data."""

@@ -10,7 +10,7 @@ import pytest
 from dropflow.apps.app_interface import App, Context
 from dropflow.apps.builtin.copy import CopyApp
 from dropflow.apps.registry import streaming_links
-from dropflow.data.streams import StreamReader
+from dropflow.data.streams import StreamPublisher, StreamReader
 from dropflow.execution.content_location import Handle
 from dropflow.execution.executor_spec import ExecutorSpec
 from dropflow.execution.tasks import AttemptResult, Input, Output, StreamOpened, Task
@@ -218,3 +218,20 @@ def test_which_links_stream(app: str, data: str, *, declared: bool, streams: boo
     graph = builder.connect("A", "x", streaming=True).connect("x", "B", streaming=declared).build()
 
     assert streaming_links(graph) == ((1,) if streams else ())
+
+
+def test_streams_of_the_same_name_have_files_of_their_own(bench: Bench) -> None:
+    """The data of a scatter have one name: reading them by path gives each of them, and changes none."""
+    streams, files = [], [bench.tmp / "grown0", bench.tmp / "grown1"]
+    for number, file in enumerate(files):
+        file.write_bytes(b"content %d" % number)
+        publisher = StreamPublisher(f"{bench.tmp}/{number}.stream", str(file), lambda: None)
+        publisher.end(Handle(kind="shm", location=str(file), size=9))
+        streams.append(Handle(kind="stream", location=f"{bench.tmp}/{number}.stream"))
+    seen: list[bytes] = []
+    result = bench.run(
+        lambda context: seen.extend(path.read_bytes() for path in [data.path for data in context.inputs]), *streams
+    )
+
+    assert result.failure is None
+    assert seen == [file.read_bytes() for file in files] == [b"content 0", b"content 1"]
