@@ -543,9 +543,11 @@ class Session:
     def deadline(self) -> float:
         """Return the monotonic time at which `step` is to be called even if no item came in; inf for never."""
         due = min(self._ready.stop_by, self._ready.next_due)
-        left = 0.0 if self._on_idle is None else self._work.until - self._clock.now()
-        if left > 0.0:
-            due = min(due, self._clock.monotonic() + left)
+        if self._on_idle is not None and not self.is_idle:
+            left = self._work.until - self._clock.now()
+            # The walltime may have passed since the last step.
+            if left > 0.0 or not (self._given.count or self._ready):
+                due = min(due, self._clock.monotonic() + left)
         return due if self._statistics is None else min(self._statistics.deadline, due)
 
     def close(self) -> None:

@@ -5,11 +5,13 @@ import itertools
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+import numpy as np
 import pytest
 
 from dropflow.execution.content_location import Handle
 from dropflow.execution.core import Core
 from dropflow.execution.events import Event, Failed, Finished
+from dropflow.execution.interfaces import Exchange
 from dropflow.execution.session import Instrument
 from dropflow.execution.session_inputs import Inbox, SessionInput
 from dropflow.execution.statistics import Attempts, SessionResult, Statistics, StatisticsPublisher
@@ -233,6 +235,38 @@ def test_what_is_written_to_a_cancelled_data_drop_is_discarded() -> None:
 
 
 @pytest.mark.slow
+class Elsewhere(Exchange):
+    """The other nodes of a session, which report nothing."""
+
+    def __init__(self, rows: Sequence[int], remote: Sequence[int]) -> None:
+        self.rows, self.remote = np.array(rows, np.int32), np.array(remote, np.int32)
+
+
+@pytest.mark.parametrize("before", [1.0, 0.0])
+def test_a_session_that_waits_for_other_nodes_is_idle_at_its_walltime(before: float) -> None:
+    """Also if the walltime passes between a step and the question when the next one is due."""
+    clock, idle = VirtualClock(), list[float]()
+    session = build_session(
+        draw("A -> b -> C -> d"),
+        FakeRepository(),
+        FakeRunner(),
+        clock=clock,
+        exchange=Elsewhere(range(4), (0, 1)),
+        until=clock.now() + 10.0,
+        on_idle=lambda: idle.append(clock.monotonic()),
+    )
+    session.begin()
+    session.step()
+    clock.advance(10.0 - before)
+
+    assert session.deadline() == 10.0
+    clock.advance(before)
+    session.step()
+    assert idle == [10.0]
+    assert session.deadline() == math.inf
+    session.close()
+
+
 def test_a_paused_session_starts_nothing() -> None:
     """What runs ends, attempts that were submitted before wait too, and after the pause all runs as before."""
     driver = Driver(draw(", ".join(f"A{number} -> x{number} -> B{number}" for number in range(20))), workers=2)
