@@ -33,7 +33,7 @@ from dropflow.execution.chains import largest_needs, members, not_begun, rest_no
 from dropflow.execution.executor_spec import ExecutorSpec
 from dropflow.execution.priority_queue import ANSWER_SECONDS, by_priority, should_await_successors
 from dropflow.execution.tasks import AttemptResult, ResultSink, StreamOpened, Task
-from dropflow.failure import Failure
+from dropflow.failure import Failure, summary_of
 from dropflow.graph.components import time_limit
 from dropflow.graph.templates import ResourceNeeds, needs_of
 from dropflow.host.gpus import host_gpus
@@ -457,10 +457,16 @@ class Dispatcher:
         self, worker: WorkerProcess, runner: RunnerQueue, tasks: Sequence[Task], now: float, needs: ResourceNeeds
     ) -> None:
         """Send attempts of a runner to a worker, which must have an executor for them."""
-        if runner.number not in worker.executors:
-            worker.executors.add(runner.number)
-            worker.outgoing += frame(OpenExecutor(runner.number, self._factory, runner.spec))
-        worker.assign(runner.number, tasks, now, cost=runner.expected.cost, needs=needs)
+        try:
+            if runner.number not in worker.executors:
+                worker.outgoing += frame(OpenExecutor(runner.number, self._factory, runner.spec))
+                worker.executors.add(runner.number)
+            worker.assign(runner.number, tasks, now, cost=runner.expected.cost, needs=needs)
+        except ValueError as error:  # such as a path that is not UTF-8: no other runner is affected
+            worker.gpus = ()
+            for task in reversed(tasks):
+                runner.put_first(task)
+            self.fail_runner(runner.number, summary_of(error))
 
     @property
     def _has_startable(self) -> bool:
