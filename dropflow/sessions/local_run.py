@@ -25,7 +25,7 @@ from dropflow.execution.continuation import Continuation
 from dropflow.execution.executor_spec import ReuseSpec
 from dropflow.execution.session import Session, Watch
 from dropflow.execution.statistics import SessionResult, Statistics, with_results
-from dropflow.failure import refuse_errors, refuse_no_drops
+from dropflow.failure import refuse_errors, refuse_no_drops, sendable
 from dropflow.files import GRAPH_FILE, JOURNAL, LOCK, REUSE_LOG, SUMMARY, SessionLock, refuse_other_directory
 from dropflow.formatting import few
 from dropflow.graph.codec import is_unfinished, load, save
@@ -388,7 +388,7 @@ def new_directory(graph: PhysicalGraph, *, root: Path | None = None, clock: Cloc
     StorageError
         It cannot be created.
     """
-    parent = Path("dropflow-runs").absolute() if root is None else root.absolute()
+    parent = _utf8(Path("dropflow-runs").absolute() if root is None else root.absolute())
     stamp = strftime("%Y%m%dT%H%M%S", gmtime((clock or SystemClock()).now()))
     name = f"{safe_name(graph.name)}-{stamp}"
     for number in range(1, 1000):
@@ -422,10 +422,10 @@ def prepare_directory(directory: Path, *, overwrite: bool = False, graph: Physic
     StorageError
         It cannot be created or emptied.
     """
-    path = directory.absolute()
-    if path.exists() and not path.is_dir():
-        raise UsageError("a file, not a directory", where=str(directory), hint="name a new or an empty directory")
+    path = _utf8(directory.absolute())
     try:
+        if path.exists() and not path.is_dir():
+            raise UsageError("a file, not a directory", where=str(directory), hint="name a new or an empty directory")
         path.mkdir(parents=True, exist_ok=True)
         names = sorted(entry.name for entry in path.iterdir())
         unfinished = [name for name in names if is_unfinished(name, GRAPH_FILE)]
@@ -466,6 +466,16 @@ def _is_run_of(graph: PhysicalGraph | None, directory: Path) -> bool:
         return load(directory / GRAPH_FILE).name == graph.name
     except (DropflowError, OSError):
         return False
+
+
+def _utf8(path: Path) -> Path:
+    """Return a path that records of a session can have; raise StorageError if it has bytes that are not UTF-8."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        shown = sendable(str(path))
+        raise StorageError("the path is not UTF-8", where=shown, hint="run it in another directory") from error
+    return path
 
 
 def _unwritable(directory: Path, error: OSError) -> StorageError:

@@ -208,6 +208,17 @@ def test_clearing_a_directory_follows_no_links(tmp_path: Path) -> None:
     assert list(session.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("name", "problem"), [(os.fsdecode(b"caf\xe9"), "the path is not UTF-8"), ("d" * 300, "File name too long")]
+)
+def test_a_path_that_a_session_cannot_have_is_refused(name: str, problem: str, tmp_path: Path) -> None:
+    """Before anything runs: records and messages of a session contain its path."""
+    with pytest.raises(StorageError, match=problem):
+        local_run.prepare_directory(tmp_path / name)
+    with pytest.raises(StorageError, match=problem):
+        local_run.new_directory(greeting(), root=tmp_path / name)
+
+
 def test_a_file_in_place_of_the_directory_is_reported(tmp_path: Path) -> None:
     """If there is a file in place of the directory, the error has its path."""
     (tmp_path / "taken").write_text("")
