@@ -227,7 +227,7 @@ class DaskEngine:
             refuse_silent("dask", self._address, _DASK_CONNECT_SECONDS)
         try:
             self._client = Client(self._cluster or self._address, timeout=_DASK_CONNECT_SECONDS, set_as_default=False)
-        except (OSError, TimeoutError, ValueError) as error:
+        except Exception as error:  # also a TypeError, if an address needs what Dask is not configured for
             raise LinkError(
                 f"there is no Dask scheduler that answers: {summary_of(error)}",
                 where=self._address,

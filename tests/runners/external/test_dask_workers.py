@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -19,7 +20,7 @@ import msgspec
 import psutil
 import pytest
 
-from dropflow.errors import ConflictError, DropflowError, MissingDependencyError, WorkerStartError
+from dropflow.errors import ConflictError, DropflowError, LinkError, MissingDependencyError, WorkerStartError
 from dropflow.execution.executor_spec import ExecutorSpec
 from dropflow.execution.tasks import AttemptResult, Task
 from dropflow.runners.engine import Batch, BatchAnswer, EngineEvents, Piece, WorkerView, decode_batch, encode
@@ -370,3 +371,10 @@ def test_large_contents_go_through_a_store(blind_cluster: tuple[str, Path], tmp_
     assert found == run_graph(graph, tmp_path / "inline", "inline")
     assert any(f"{tmp_path}/store/dropflow-" in text for text in logs)
     assert not [path for path in (tmp_path / "store").rglob("*") if path.is_file()]
+
+
+def test_a_scheduler_that_needs_tls_is_an_error_in_words() -> None:
+    """Dask itself raises a TypeError if it has no certificates."""
+    engine = importlib.import_module("dropflow.runners.dask_engine").DaskEngine
+    with socket.create_server(("127.0.0.1", 0)) as listener, pytest.raises(LinkError, match="TLS configuration"):
+        engine(f"tls://127.0.0.1:{listener.getsockname()[1]}", 1)._connect()
