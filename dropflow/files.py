@@ -137,7 +137,7 @@ def replacing(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
         with path.open("wb") as device:
             yield device
         return
-    aside = path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}")
+    aside = path.with_name(f".{path.name[:50]}.{secrets.token_hex(4)}")  # four bytes for each character
     try:
         with open(aside, "xb", opener=None if mode is None else private_opener) as file:
             if mode is not None:

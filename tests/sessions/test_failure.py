@@ -19,7 +19,7 @@ from dropflow.api.auth import store_token
 from dropflow.cli.servers.server_process import claim_root, start_logging
 from dropflow.errors import AppError, DropflowError, StorageError
 from dropflow.failure import Failure, text_of
-from dropflow.files import private_directory
+from dropflow.files import private_directory, replace_file
 from dropflow.formatting import (
     DASH,
     format_count,
@@ -379,3 +379,11 @@ def test_loopback_has_names_and_addresses() -> None:
     """Only localhost, 127.0.0.0/8 and ::1 are loopback."""
     assert all(map(is_loopback, ("localhost", "LOCALHOST", "127.0.0.1", "127.9.9.9", "::1")))
     assert not any(map(is_loopback, ("", "example.org", "10.0.0.1", "::", "localhost.evil.example")))
+
+
+def test_a_file_with_a_long_name_is_replaced(tmp_path: Path) -> None:
+    """The file beside it has a name that the file system takes, whatever the characters of the name need."""
+    path = tmp_path / ("\N{CJK UNIFIED IDEOGRAPH-706B}" * 85)
+    replace_file(path, b"new")
+
+    assert path.read_bytes() == b"new"

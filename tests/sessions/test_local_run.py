@@ -209,7 +209,7 @@ def test_clearing_a_directory_follows_no_links(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "problem"), [(os.fsdecode(b"caf\xe9"), "the path is not UTF-8"), ("d" * 300, "File name too long")]
+    ("name", "problem"), [(os.fsdecode(b"\xe9t\xe9"), "the path is not UTF-8"), ("d" * 300, "File name too long")]
 )
 def test_a_path_that_a_session_cannot_have_is_refused(name: str, problem: str, tmp_path: Path) -> None:
     """Before anything runs: records and messages of a session contain its path."""
