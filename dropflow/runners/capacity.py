@@ -52,7 +52,9 @@ class Capacity:
 
     def free(self, needs: ResourceNeeds) -> None:
         """Free the resources of an attempt that has ended."""
-        self._taken = ResourceNeeds(self._taken.cpus - needs.cpus, self._taken.memory - needs.memory)
+        cpus = self._taken.cpus - needs.cpus
+        # Sums of floats are not exact: what is left of them would keep out an attempt that takes all memory.
+        self._taken = ResourceNeeds(cpus, self._taken.memory - needs.memory if cpus else 0.0)
 
 
 def judge_memory(failure: Failure, task: Task, spec: ExecutorSpec) -> Failure:

@@ -285,6 +285,18 @@ def test_capacity_is_never_exceeded(needs: list[tuple[int, int]], random: object
             running.append(wanted)
 
 
+def test_all_memory_is_free_when_nothing_runs() -> None:
+    """Sums of floats are not exact: an attempt that takes all memory must not wait forever for a rest of a byte."""
+    capacity = Capacity(4, 8335659008.0)
+    needs = [ResourceNeeds(1, memory) for memory in (1.7 * 2**30, 1.3e9, 1.1 * 2**30)]
+    for each in needs:
+        capacity.take(each)
+    for at in (1, 0, 2):
+        capacity.free(needs[at])
+
+    assert capacity.fits(ResourceNeeds(1, 8335659008.0))
+
+
 def test_notes_name_unusual_needs() -> None:
     """An application that asks for more than a host has, or declares no size, is named, with what it declares."""
     wide = Template(key="w", name="Wide", kind=Kind.APP, cpus=8)
