@@ -268,8 +268,9 @@ class Host:
     def _open(self) -> Runner:
         """Return the runner, with its worker processes, which the first batch starts."""
         if self._runner is None:
-            self._runner, self._close_runner = self._open_runner(self._spec)
-            self._runner.start(self._take_results)
+            runner, self._close_runner = self._open_runner(self._spec)
+            runner.start(self._take_results)
+            self._runner = runner
             self._watch_session()
         return self._runner
 

@@ -9,7 +9,7 @@ import pytest
 from dropflow.errors import DropflowError, StorageError, WorkerDiedError
 from dropflow.execution.executor_spec import ExecutorSpec
 from dropflow.execution.interfaces import Runner
-from dropflow.execution.tasks import Task
+from dropflow.execution.tasks import ResultSink, Task
 from dropflow.runners.engine import Batch, BatchAnswer, decode_answer, decode_answers, encode
 from dropflow.runners.external_host import LEASE_SECONDS, Host, look, probe_file
 from dropflow.runners.in_process import ThreadRunner
@@ -200,3 +200,29 @@ def test_a_worker_looks_for_the_session_directory(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="session directory cannot be written"), probe_file(str(tmp_path / "file")):
         pass
+
+
+class _Refused(ThreadRunner):
+    """A runner whose threads the system refuses."""
+
+    def start(self, deliver: ResultSink) -> None:
+        del deliver
+        raise RuntimeError("can't start new thread")
+
+
+def test_a_runner_that_did_not_start_gets_no_batches(tmp_path: Path) -> None:
+    """The batch is lost, and repeated; the next one starts a new runner."""
+    hosted = Hosted(tmp_path)
+    kinds = [ThreadRunner, _Refused]
+
+    def opened(spec: ExecutorSpec) -> tuple[Runner, Callable[[], None]]:
+        runner = kinds.pop()(ScriptedExecutor(spec), threads=1)
+        return runner, runner.close
+
+    hosted.host._open_runner = opened
+    with pytest.raises(RuntimeError, match="can't start"):
+        hosted.host.run(encode(Batch(1, (Task(10, 1, 0, "d", ()),))))
+    hosted.send(2, 0)
+
+    assert until(lambda: len(hosted.answers) == 1)
+    hosted.host.close()
