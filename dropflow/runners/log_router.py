@@ -104,6 +104,7 @@ class LogRouter:
             self._running[threading.get_ident()] = previous
         if self._alone and self._standing is not None:  # the attempt may have replaced them
             sys.stdout, sys.stderr = self._standing
+            logging.getLogger().addHandler(self._handler)
 
     def current(self) -> DropLog | None:
         """Return the log for output of this thread; None if no attempt runs in it.

@@ -64,6 +64,7 @@ def test_a_log_record_that_cannot_be_formatted_does_not_fail_the_attempt(
 ) -> None:
     """As outside of dropflow, the error is told where the output goes, and the code that logs goes on."""
     monkeypatch.setattr(logging.getLogger(), "handlers", [])  # those of pytest raise
+    monkeypatch.setattr(logging, "raiseExceptions", True)  # as outside of servers
     log = _log(tmp_path)
     router.install()
     try:

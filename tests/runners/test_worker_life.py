@@ -248,6 +248,16 @@ def test_the_next_attempt_prints_to_its_own_log(tmp_path: Path) -> None:
         assert work.log("loud_1") == "loud\n"
 
 
+def test_the_next_attempt_logs_to_its_own_log(tmp_path: Path) -> None:
+    """An application that configures logging anew takes the records of no later attempt of its worker process."""
+    anew = "import logging\nlogging.basicConfig(force=True, filename='mine.log')"
+    with contextlib.closing(WorkerPool(1, logs=tmp_path)) as pool:
+        work = Functions(pool, tmp_path / "s", anew=anew, loud="import logging\nlogging.warning('loud')")
+        work.run("anew", "loud")
+
+        assert work.log("loud_1").endswith(" WARNING root: loud\n")
+
+
 def test_a_worker_ends_although_its_attempt_has_replaced_the_streams(pool: WorkerPool, tmp_path: Path) -> None:
     """A worker that loses its pool ends by itself, whatever an attempt has put in place of standard output."""
     stay = "while True:\n    try:\n        time.sleep(0.01)\n    except BaseException:\n        pass"
