@@ -7,8 +7,8 @@ named, it comes before the token in a record: a user who names a key asks to act
 """
 
 from pathlib import Path
-from urllib.parse import urlsplit
 
+from dropflow.api.addresses import http_parts
 from dropflow.api.client import Client
 from dropflow.api.operations import INFO
 from dropflow.api.patience import PatientClient
@@ -96,13 +96,8 @@ def _topmost(records: list[ManagerRecord]) -> list[ManagerRecord]:
 
 def _checked(url: str) -> str:
     address = url if "://" in url else f"http://{url}"
-    parts = urlsplit(address)
-    try:
-        port = parts.port
-    except ValueError:
-        port = -1
-    is_host = bool(parts.hostname) and " " not in parts.netloc and parts.netloc.isprintable()
-    if parts.scheme not in ("http", "https") or not is_host or port == -1 or parts.path.strip("/"):
+    parts = http_parts(address)
+    if parts is None or " " in parts.netloc or not parts.netloc.isprintable() or parts.path.strip("/"):
         raise UsageError(f"{url!r} is not a manager URL", hint="an example is http://localhost:8002")
     return f"{parts.scheme}://{parts.netloc}"
 

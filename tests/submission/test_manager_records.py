@@ -181,3 +181,12 @@ def test_the_token_of_an_option_is_for_one_manager(monkeypatch: pytest.MonkeyPat
         connect_to(url, options)
 
     assert sent == [("http://a:1", "mine", None), ("http://127.0.0.1:2", "its own", None), ("http://b:3", None, None)]
+
+
+@pytest.mark.parametrize(
+    "address", ["http://[::1", "http://localhost:99999", "ftp://host", "http://a b", "http://host/x", "["]
+)
+def test_what_is_no_address_of_a_manager_is_refused(address: str) -> None:
+    """The error has what was given, and no address ends a command as a bug of dropflow."""
+    with pytest.raises(UsageError, match="is not a manager URL"):
+        manager_url(ConnectionOptions(url=address))
