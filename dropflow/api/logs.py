@@ -233,7 +233,7 @@ class ManagerLog:
             return LogPage()
         everything = self._lines(self._path)
         matches, drop = matcher(query), query.drop.lower()
-        lines = [line for line in everything if drop in line.name and matches(line.level, line.text)]
+        lines = [line for line in everything if drop in line.name.lower() and matches(line.level, line.text)]
         end = everything[-1].at if everything else 0
         return _newer(self.name, lines, query, end) if query.is_forward else _older(self.name, lines, query, end)
 
@@ -241,9 +241,17 @@ class ManagerLog:
         """Return all lines that are kept, the oldest first."""
         files = (path.with_name(f"{path.name}.1"), path)
         known, lines = self._read
-        # Read again if a file was renamed meanwhile: its lines would be missing, or be there twice.
-        while known != (now := tuple(_state(file) for file in files)):
-            known, lines = now, tuple(_parsed(self.name, [row for file in files for row in _rows(file)]))
+        now = tuple(map(_state, files))
+        if known == now:
+            return lines
+        while True:
+            rows = [row for file in files for row in _rows(file)]
+            known, now = now, tuple(map(_state, files))
+            # Read again if a file was renamed meanwhile: its lines would be missing, or be there twice. One that grew
+            # is not read again: a log that is written to all the time would be read without end.
+            if [file and file[0] for file in known] == [file and file[0] for file in now]:
+                break
+        lines = tuple(_parsed(self.name, rows))
         self._read = known, lines
         return lines
 

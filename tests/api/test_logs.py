@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dropflow.api import logs
 from dropflow.api.client import Client
 from dropflow.api.logs import MANAGER_LOG, LogLine, LogQuery, ManagerLog
 from dropflow.api.routes import Request, Response
@@ -182,4 +183,37 @@ def test_changes_are_logged_with_who_asked_for_them(tmp_path: Path) -> None:
 
     assert _texts(log, text="credential=") == [
         "DELETE /api/v1/sessions/running session=running credential=token client=127.0.0.1 status=200"
+    ]
+
+
+def test_a_log_that_grows_while_it_is_read_has_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A manager that logs faster than its log is read is answered with the lines of one reading."""
+    path, line = tmp_path / MANAGER_LOG, "2026-11-22T20:15:04.113Z INFO    dropflow.x: one\n"
+    path.write_text(line)
+    read, reads = logs._rows, 0
+
+    def growing(file: Path) -> list[str]:
+        nonlocal reads
+        reads += 1
+        assert reads < 10
+        rows = read(file)
+        path.write_text(path.read_text() + line)
+        return rows
+
+    monkeypatch.setattr(logs, "_rows", growing)
+    log = ManagerLog("n1", path)
+
+    assert len(_texts(log)) == 2
+    assert len(_texts(log)) > 2
+
+
+def test_part_of_the_name_of_a_logger_is_found_in_any_case(tmp_path: Path) -> None:
+    """Loggers of users' packages may have capital letters."""
+    path = tmp_path / MANAGER_LOG
+    path.write_text("2026-11-22T20:15:04.113Z INFO    MyPipeline.Clean: one\n")
+
+    assert [_texts(ManagerLog("n1", path), drop=text) for text in ("pipeline", "CLEAN", "other")] == [
+        ["one"],
+        ["one"],
+        [],
     ]
