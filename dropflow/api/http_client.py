@@ -153,6 +153,8 @@ class HttpTransport:
         data = response.read(self._most + 1)
         if len(data) > self._most:
             raise ProtocolError(f"the answer is larger than {self._most:,} bytes", where=self.url, hint=_FOREIGN)
+        if response.length:  # with a number of bytes, `read` does not raise it
+            raise http.client.IncompleteRead(data, response.length)
         return data
 
     def stream(self, request: ClientRequest) -> tuple[http.client.HTTPResponse, Iterator[bytes]]:

@@ -341,8 +341,11 @@ def test_a_port_without_a_server_is_a_link_error() -> None:
     ],
     ids=["silence", "ssh", "cut off", "a page", "another JSON", "a proxy"],
 )
-def test_a_server_that_is_not_a_manager_is_an_error(answer: bytes, error: type[DropflowError]) -> None:
-    """Other protocols, pages and broken answers raise an error that names the address."""
+@pytest.mark.parametrize("most", [None, 10_000])
+def test_a_server_that_is_not_a_manager_is_an_error(
+    answer: bytes, error: type[DropflowError], most: int | None
+) -> None:
+    """Other protocols, pages and broken answers raise an error that names the address; the same with a limit."""
     with closing(socket.create_server(("127.0.0.1", 0))) as listening:
 
         def talk() -> None:
@@ -355,7 +358,7 @@ def test_a_server_that_is_not_a_manager_is_an_error(answer: bytes, error: type[D
         talking = threading.Thread(target=talk)
         talking.start()
         with (
-            Client(f"http://127.0.0.1:{listening.getsockname()[1]}", timeout=60) as client,
+            Client(f"http://127.0.0.1:{listening.getsockname()[1]}", timeout=60, most=most) as client,
             pytest.raises(error, match=r"http://127\.0\.0\.1:"),
         ):
             client.info()
