@@ -292,7 +292,8 @@ class SessionTimes(ABC):
         attempts = attempts_of(sections)
         counts = tuple((section.node, len(section.records)) for section in sections)
         known = self._last
-        is_same = known is not None and (known.session, known.start) == (session, attempts.start)
+        # Without an attempt, it may be another session of the same name.
+        is_same = bool(attempts) and known is not None and (known.session, known.start) == (session, attempts.start)
         if known is not None and is_same and known.counts == counts:
             return known.found
         analysis = analyse(self._graph_of(session, attempts), attempts)

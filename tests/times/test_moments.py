@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dropflow.api.drop_records import DropQuery
 from dropflow.api.session_records import MomentQuery
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
@@ -14,6 +15,7 @@ from dropflow.states import DropState
 from dropflow.times.attempts import AttemptColumns, attempts_of, ended_by
 from dropflow.times.moments import Moments, causes_at, moments_of, size_at
 from dropflow.web.times import session_moment
+from tests.fake_manager import FakeManager
 from tests.regular_graphs import chains, fan
 from tests.strategies import graphs
 from tests.times.made_times import executed, sections_of
@@ -163,3 +165,13 @@ def test_sizes_are_those_that_were_written_by_then(graph: PhysicalGraph, seed: i
     assert some.drop.tolist() == [
         drop for drop, end in zip(attempts.drop.tolist(), attempts.committed.tolist(), strict=True) if end <= time
     ]
+
+
+def test_a_session_of_the_name_of_a_deleted_one_has_its_own_graph() -> None:
+    """What was computed of a session without attempts is not given for another one of its name."""
+    manager = FakeManager()
+    for graph in (fan(40), chains(42, 7)):
+        manager.add(graph, "s")
+        assert manager.drops_at("s", DropQuery(time=1.0)).whole == graph.drops
+        manager.complete("s")
+        manager.delete("s")
