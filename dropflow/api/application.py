@@ -323,7 +323,7 @@ class _Dispatcher:
             _log.error("request %s %s failed: %s", request.method, request.path, error.traceback)
             refused = InternalError("the server failed on this request", hint="its log has the details")
         try:
-            self._access.rules.check(headers_of(request.environ), request.method, form=True)
+            self._access.admit(headers_of(request.environ), request.method, target_of(request.environ), form=True)
         except DropflowError as stranger:
             refused = stranger
             bottle.response.headers.pop("Allow", None)

@@ -559,6 +559,15 @@ def test_a_body_that_was_not_signed_is_refused() -> None:
         assert ask(server.url, "DELETE", "/thing", headers=signed("DELETE", b"x"), body=b"").status in (400, 401)
 
 
+def test_a_signed_request_for_an_unknown_path_is_answered_404() -> None:
+    """A manager of another version may lack a path: that is no error of the key. Who has another key learns nothing."""
+    with serve(_routes(), access=AccessRules(token=TOKEN, secret=SECRET)) as server:
+        host, signer = f"127.0.0.1:{server.port}", _introduced(server.url)
+        for secret, status in ((signer, 404), (Signer(b"x" * 40), 401)):
+            header = secret.sign("GET", host, "/nothing", digest((b"",)))
+            assert ask(server.url, "GET", "/nothing", headers={"Authorization": header}).status == status
+
+
 def test_a_server_without_a_cluster_key_takes_no_signatures() -> None:
     """The refusal says that the server has no cluster key."""
     headers = {"Host": "localhost", "Authorization": Signer(SECRET).sign("GET", "localhost", "/", BODY)}
