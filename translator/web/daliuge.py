@@ -236,7 +236,7 @@ def imbalance_of(balance: int) -> float:
 
     METIS may exceed the mean by ``max(1, 101 - balance)`` thousandths.
     """
-    return min(max(1, 101 - balance) / 10, 1000.0)
+    return min(max(1, 101 - balance), 10_000) / 10
 
 
 class _GenPg(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ from dropflow.failure import Severity
 from tests.translator.web.served import COOKIE, EAGLE, LINKED, TOKEN, Served
 from translator.options import DEFAULT_ALGORITHM
 from translator.web import forms
-from translator.web.daliuge import read_eagle, steering
+from translator.web.daliuge import imbalance_of, read_eagle, steering
 from translator.web.forms import Form, decode_percent, read_form
 from translator.web.routes import STREAMS
 
@@ -255,6 +255,11 @@ def test_the_test_button_asks_for_a_rehearsal(test: str, rehearsal: bool) -> Non
 def test_the_balance_means_what_it_means_in_daliuge(balance: str, imbalance: float) -> None:
     """METIS may exceed the mean load by max(1, 101 - p) thousandths."""
     assert read_eagle(_form(max_load_imb=balance))[1].imbalance == pytest.approx(imbalance)
+
+
+def test_the_largest_balance_is_limited() -> None:
+    """In `algo_params` it may be any number, also one that no float holds."""
+    assert [imbalance_of(balance) for balance in (-(10**400), -9899, -9898, 10**400)] == [1000.0, 1000.0, 999.9, 0.1]
 
 
 def test_all_bad_numbers_are_problems() -> None:
