@@ -85,10 +85,11 @@ def find_node(nodes: Sequence[NodeInfo], spelled: str) -> NodeInfo | None:
     if by_name is not None:
         return by_name
     try:
-        wanted = expanded(spelled)
-        return next((node for node in nodes if node.url and expanded(node.url.partition("//")[2]) == wanted), None)
+        host, port = expanded(spelled)
     except UsageError:
         return None
+    places = ((node, urlsplit(node.url)) for node in nodes if node.url)
+    return next((node for node, at in places if (at.hostname, at.port or 80) == (host.lower(), port)), None)
 
 
 def node_string(node: NodeInfo) -> str:

@@ -21,6 +21,7 @@ from dropflow.api.serving import RestServer
 from dropflow.errors import WorldError
 from dropflow.graph.text_ids import oids
 from managers.routes.daliuge import daliuge_routes
+from managers.routes.daliuge_json import find_node
 from managers.routes.daliuge_sessions import DaliugeSessions, session_name
 from tests.fake_manager import FakeManager
 from tests.http_server import ReceivedResponse, ask, serve
@@ -335,6 +336,15 @@ def test_an_island_answers_for_each_of_its_nodes(served: Served) -> None:
     assert set(served.ask("GET", f"{at}/s/graph").json) == {"B", "C"}
     assert set(served.ask("GET", f"{at}/s/graph/status").json) == {"B", "C"}
     assert served.ask("GET", "/api/node/h9/sessions").status == 404
+
+
+def test_nodes_are_found_beside_one_with_an_address_of_ipv6() -> None:
+    """By name, or by host and port; a node whose address DALiuGE cannot spell does not hide the others."""
+    nodes = [NodeInfo(name="six", url="http://[::1]:8000"), NodeInfo(name="four", url="http://host:8000")]
+
+    assert [find_node(nodes, spelled) for spelled in ("six", "host", "Host:8000:5555", "host:9", "::1")] == [
+        nodes[0], nodes[1], nodes[1], None, None,
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["../../etc", "a/b", "..", "ünï", "-rf", "a" * 200, "%2F"])
