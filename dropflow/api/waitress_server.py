@@ -419,7 +419,11 @@ class _Threads(ThreadedTaskDispatcher):  # type: ignore[misc] # waitress has no 
                 number = next(number for number in count() if number not in self.threads)
                 self.threads.add(number)
                 self.active_count += 1
-                self.start_new_thread(self.handler_thread, number)
+                try:
+                    self.start_new_thread(self.handler_thread, number)
+                except RuntimeError:  # the system has no more threads: one of those that run takes it, or a later one
+                    self.threads.discard(number)
+                    self.active_count -= 1
 
 
 class WaitressServer(TcpWSGIServer):  # type: ignore[misc] # waitress has no types

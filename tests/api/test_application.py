@@ -443,3 +443,19 @@ def test_addresses_that_cannot_be_served_are_refused() -> None:
         RestServer(_nothing(), streams=StreamSlots(1), stream_limit=1, host="192.0.2.1", open_to_all=True)
     with serve(ROUTES) as server, pytest.raises(ConflictError, match="cannot listen"):
         RestServer(_nothing(), streams=StreamSlots(1), stream_limit=1, port=server.port)
+
+
+def test_a_request_is_answered_although_a_thread_could_not_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host may have no room for threads for a moment: the next one that starts takes what waits."""
+    start, refusals = threading.Thread.start, iter([RuntimeError("can't start new thread")])
+
+    def refused_once(thread: threading.Thread) -> None:
+        if thread.name.startswith("waitress") and (error := next(refusals, None)) is not None:
+            raise error
+        start(thread)
+
+    with serve(ROUTES) as server, closing(socket.create_connection(("127.0.0.1", server.port), timeout=60)) as first:
+        monkeypatch.setattr(threading.Thread, "start", refused_once)
+        first.sendall(b"GET /null HTTP/1.0\r\nHost: localhost\r\n\r\n")
+        assert ask(server.url, "GET", "/null").status == 200
+        assert first.recv(100).startswith(b"HTTP/1.0 200 OK")
