@@ -26,6 +26,8 @@ _ALWAYS = 1024 * 1024
 
 _STEP = 16 * 1024 * 1024
 """Bytes that are unpacked at a time, each time after they were taken from the account."""
+_FED_BYTES = 16 * 1024
+"""Bytes that are given to the decompressor at a time: at the end of each gzip member, it copies those that are left."""
 
 
 class Budget:
@@ -173,10 +175,13 @@ def _sent(limit: int, account: Account) -> bytes:
 def _unpacked(data: bytes, encoding: str, limit: int, account: Account) -> bytes:
     """Return the content of a gzip stream of any number of members, or of a zlib stream; at most `limit` bytes."""
     limit = unpacked_limit(len(data), limit)
-    output, size = BytesIO(), 0
+    sent, output, size = BytesIO(data), BytesIO(), 0
+    data = b""
     while True:
         unpack = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)  # 32: tell gzip from zlib by the header
         while not unpack.eof:
+            data = data or sent.read(_FED_BYTES)
+            is_over = not data
             step = min(_STEP, limit + 1 - size)
             account.take(step)
             try:
@@ -188,9 +193,9 @@ def _unpacked(data: bytes, encoding: str, limit: int, account: Account) -> bytes
             if size > limit:
                 raise too_large(limit)
             data = unpack.unconsumed_tail
-            if not piece and not data and not unpack.eof:
+            if is_over and not piece and not unpack.eof:
                 raise HttpError(400, "the compressed body ends too early")
-        data = unpack.unused_data
+        data = unpack.unused_data or sent.read(_FED_BYTES)
         if not data:
             return output.getvalue()  # without a copy
 

@@ -8,6 +8,7 @@ import threading
 import zlib
 from collections.abc import Iterator
 from contextlib import closing
+from types import SimpleNamespace
 from urllib.parse import quote
 
 import bottle
@@ -16,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dropflow.api import request_bodies
 from dropflow.api.application import RestApp, make_app
 from dropflow.api.auth import AccessRules
 from dropflow.api.routes import Limits, Request, Response, Route, StreamSlots
@@ -93,6 +95,31 @@ def test_compressed_bodies_are_read(server: RestServer, encoding: str, pack: obj
 def test_gzip_files_of_several_members_are_read(server: RestServer) -> None:
     """All members are decompressed, as gzip does."""
     assert _post(server, gzip.compress(b"a") + gzip.compress(b"b"), "gzip").body == b"ab"
+
+
+def test_what_follows_a_member_is_not_copied_for_each(server: RestServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A body of many empty members, which anybody may send, takes a time in proportion to its length."""
+    fed: list[int] = []
+
+    class Unpack:
+        def __init__(self, **given: int) -> None:
+            self._inner = zlib.decompressobj(**given)
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._inner, name)
+
+        def decompress(self, data: bytes, most: int) -> bytes:
+            fed.append(len(data))
+            return self._inner.decompress(data, most)
+
+    known = {"decompressobj": Unpack, "error": zlib.error, "MAX_WBITS": zlib.MAX_WBITS}
+    monkeypatch.setattr(request_bodies, "zlib", SimpleNamespace(**known))
+    monkeypatch.setattr(request_bodies, "_FED_BYTES", 64)
+    body = gzip.compress(b"") * 400 + gzip.compress(b"end")
+
+    assert _post(server, body, "gzip").body == b"end"
+    assert _post(server, gzip.compress(bytes(range(256)) * 30), "gzip").body == bytes(range(256)) * 30
+    assert max(fed) <= 64
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zlib.compress], ids=["gzip", "zlib"])
