@@ -17,7 +17,7 @@ from dropflow.errors import DropflowError, HttpError
 FORM = "application/x-www-form-urlencoded"
 LONGEST_FORM_BYTES = 1024 * 1024
 """Bytes of a form without a file: values of parameters, and the answers of a user."""
-_MOST_FIELDS = 100
+_MOST_FIELDS = 1000
 """Fields of a form without a file."""
 
 

@@ -581,6 +581,11 @@ def test_parameters_are_changed_where_a_session_runs_again(serve: Any) -> None:
     assert _post(url, "finished", start="fan_a_0-0", **form) == 303
     assert [request.settings for request in requests] == [("depth=4", "func_code=def f():\n    return 2\n")]
 
+    parameters |= {f"p{number}": "1" for number in range(300)}
+    form |= {f"value-p{number}": "2" for number in range(300)}
+    assert _post(url, "finished", start="fan_a_0-0", **form) in (303, 409)
+    assert len(requests[-1].settings) == 302
+
 
 @pytest.mark.parametrize(
     ("name", "oid", "label"),
