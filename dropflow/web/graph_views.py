@@ -29,6 +29,8 @@ _MOST_GRAPHS = 4
 """Graphs that are kept in memory."""
 _MOST_ANSWERS = 16
 """Answers that are kept in memory."""
+_ROWS = r"^([0-9]{0,10},)*[0-9]{0,10}$"
+"""Rows of drops or constructs, with commas between."""
 _MOST_NAMES = 500
 """Drops whose names one request gets."""
 _T = TypeVar("_T")
@@ -48,8 +50,8 @@ class DrawingQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     by: Grouping = "construct"
     aspect: Literal["0.6", "1.0", "1.7", "2.5"] = "1.7"
-    open: Annotated[str, Meta(max_length=4000, pattern=r"^[0-9,]*$")] = ""
-    closed: Annotated[str, Meta(max_length=4000, pattern=r"^[0-9,]*$")] = ""
+    open: Annotated[str, Meta(max_length=4000, pattern=_ROWS)] = ""
+    closed: Annotated[str, Meta(max_length=4000, pattern=_ROWS)] = ""
 
     @property
     def wanted(self) -> dict[int, bool]:
@@ -68,7 +70,7 @@ class SelectionQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 class NamesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Rows of drops whose ids are wanted, with commas between."""
 
-    drops: Annotated[str, Meta(max_length=8000, pattern=r"^[0-9,]*$")] = ""
+    drops: Annotated[str, Meta(max_length=8000, pattern=_ROWS)] = ""
 
 
 class GraphSource(msgspec.Struct, frozen=True, kw_only=True):

@@ -37,6 +37,8 @@ _EVENT_STREAM_PACE = 0.1
 """Shortest time between events, in seconds: people do not read faster."""
 _STATE_STREAM_PACE = 0.2
 """Shortest time between two events, in seconds."""
+_MOST_DIGITS = 18
+"""Digits of the number of an event; a client that sends more gets all states."""
 
 # Sends what happens in a session as server-sent events, until it is over: the same for all streams of events.
 #
@@ -228,7 +230,8 @@ class _StateReader:
         self._session = session
         self._found = watched
         name, _, number = last.partition(".")
-        is_known = name == watched.name and number.isdecimal() and watched.events.before <= int(number)
+        is_number = number.isdecimal() and len(number) <= _MOST_DIGITS
+        is_known = name == watched.name and is_number and watched.events.before <= int(number)
         self._seen = int(number) if is_known else -1
         self.is_over = False
 

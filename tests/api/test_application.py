@@ -98,7 +98,7 @@ def test_gzip_files_of_several_members_are_read(server: RestServer) -> None:
 
 
 def test_what_follows_a_member_is_not_copied_for_each(server: RestServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A body of many empty members, which anybody may send, takes a time in proportion to its length."""
+    """A body of many empty members, which any user may send, takes a time in proportion to its length."""
     fed: list[int] = []
 
     class Unpack:

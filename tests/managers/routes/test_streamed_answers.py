@@ -250,6 +250,7 @@ def test_a_client_that_reconnects_gets_what_it_has_missed() -> None:
     again = events_of(hub, "running", last=first)
     assert [changes(data) for _, _, data in (next(again), next(again))] == [{6: 2}, {7: 2}]
     assert next(events_of(hub, "running", last="other.3"))[0] == "whole"
+    assert next(events_of(hub, "running", last=f"{first.partition('.')[0]}.{'9' * 5000}"))[0] == "whole"
     ended = list(events_of(hub, "finished"))
     assert state_events(hub, "finished", Signal(), last=ended[-1][1]) is None
 

@@ -535,6 +535,16 @@ def _post(url: str, session: str, **form: str) -> int:
     return ask(url, f"/sessions/{session}/retry", body=urlencode(form).encode(), **posted).status
 
 
+@pytest.mark.parametrize("query", ["names?drops=", "drawing?open=", "drawing?closed=1,"])
+def test_a_row_that_no_graph_has_is_refused(serve: Any, query: str) -> None:
+    """A number of thousands of digits is an error of the request, and not of the server."""
+    url = serve(manager_with_sessions())
+
+    assert ask(url, f"/sessions/finished/graph/{query}3,2,,").status == 200
+    assert ask(url, f"/sessions/finished/graph/{query}{'9' * 3900}").status == 400
+    assert ask(url, f"/sessions/finished/graph/names?drops={'9' * 5000}").status == 400
+
+
 def test_a_failed_drop_is_tried_again_from_its_page(serve: Any) -> None:
     """Only its root cause is tried; drops that did not fail have no such form."""
     manager = manager_with_sessions()
