@@ -560,7 +560,7 @@ def test_a_body_that_was_not_signed_is_refused() -> None:
 
 
 def test_a_signed_request_for_an_unknown_path_is_answered_404() -> None:
-    """A manager of another version may lack a path: that is no error of the key. Who has another key learns nothing."""
+    """A manager of another version may lack a path: that is no error of the key. Another key learns nothing."""
     with serve(_routes(), access=AccessRules(token=TOKEN, secret=SECRET)) as server:
         host, signer = f"127.0.0.1:{server.port}", _introduced(server.url)
         for secret, status in ((signer, 404), (Signer(b"x" * 40), 401)):

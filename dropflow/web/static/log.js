@@ -147,6 +147,7 @@ async function restart() {
 }
 
 async function loadOlder() {
+  if (older.hasAttribute("aria-busy")) return; // they come already
   const { signal } = running;
   let found = { lines: [], older: groups[0].cursor, is_first: false };
   older.setAttribute("aria-busy", "true");

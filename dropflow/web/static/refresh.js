@@ -8,6 +8,10 @@
  *   fresh: done. gone: the page does not exist any more. locked: the token is needed again. lost: no answer.
  */
 
+/** The number of the request whose answer each part shows: an older one that comes late does not replace it. */
+const shown = new Map();
+let requests = 0;
+
 /**
  * Fetch this page again and update the parts with these names; all parts if there are none.
  *
@@ -16,6 +20,7 @@
  * @returns {Promise<Outcome>}
  */
 export async function refresh(names, isBrief = false) {
+  const number = (requests += 1);
   let page;
   try {
     const answer = await fetch(location.pathname + location.search, {
@@ -34,7 +39,9 @@ export async function refresh(names, isBrief = false) {
   for (const fresh of page.querySelectorAll("[data-part]")) {
     const name = fresh.getAttribute("data-part");
     const live = document.querySelector(`[data-part="${CSS.escape(name)}"]`);
-    if (live && (!names || names.includes(name))) become(live, fresh);
+    if (!live || (names && !names.includes(name)) || number < (shown.get(name) ?? 0)) continue;
+    shown.set(name, number);
+    become(live, fresh);
   }
   const foot = page.querySelector(".foot");
   if (foot) become(document.querySelector(".foot"), foot);

@@ -50,7 +50,7 @@ async function follow() {
       tell(outcome);
       if (outcome !== "lost") return;
     } else {
-      if (!isOver) tell("live");
+      tell(isOver ? "over" : "live");
       if (outcome !== "same" || !attempts.analysed) {
         timeline.arrange();
         listIdle(timeline);
@@ -75,10 +75,10 @@ async function follow() {
         }
       }
     }
-    if (!isOver || next === 0) setTimeout(follow, next);
+    if (!isOver || next === 0 || outcome === "lost") setTimeout(follow, next);
   } catch {
     tell("lost");
-    if (!isOver) setTimeout(follow, 2 * PACE);
+    setTimeout(follow, 2 * PACE);
   }
 }
 

@@ -266,6 +266,30 @@ def test_drops_are_filtered_and_paged(serve: Any, look: Any) -> None:
     expect(page.get_by_text("No drop matches.")).to_be_visible()
 
 
+def test_a_filter_that_is_answered_late_does_not_replace_a_newer_one(serve: Any, look: Any) -> None:
+    """The list shows what the form says, in whichever order answers come."""
+    page = look(serve(manager_with_sessions())).page
+    page.goto("/sessions/finished")
+    expect(page.get_by_text("drops", exact=False).first).to_be_visible()
+    held: list[Any] = []
+
+    def hold(route: Any) -> None:  # the method of a list is refused as a handler
+        held.append(route)
+
+    page.route("**/sessions/finished?*state=ERROR*", hold)
+    state = page.get_by_role("combobox", name="State")
+    with page.expect_request("**/sessions/finished?*state=ERROR*"):
+        state.select_option(label="in error")
+    with page.expect_response("**/sessions/finished?*"):
+        state.select_option(label="completed")
+    expect(page.get_by_text("No drop matches.")).to_have_count(0)
+    with page.expect_response("**/sessions/finished?*state=ERROR*"):
+        held[0].continue_()
+    page.wait_for_timeout(200)
+
+    expect(page.get_by_text("No drop matches.")).to_have_count(0)
+
+
 def test_a_number_of_a_logical_node_links_to_its_drops(serve: Any, look: Any) -> None:
     """Each number in the table of logical nodes is a link to the drops that it counts."""
     page = look(serve(manager_with_sessions())).page

@@ -143,6 +143,25 @@ def _check_running(page: Any, expect: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.browser
 @needs_chromium
+def test_the_timeline_of_a_session_that_is_over_is_asked_for_again(serve: Any, look: Any) -> None:
+    """A connection that breaks before the first answer is tried again, as the page says."""
+    expect = pytest.importorskip("playwright.sync_api").expect
+    manager, sections = _manager()
+    manager.set_times("s", sections)
+    manager.complete("s")
+    window = look(serve(manager))
+    window.allow_console_messages("net::ERR_")
+    page = window.page
+    page.route("**/sessions/s/times", lambda route: route.abort(), times=1)
+
+    page.goto("/sessions/s/timeline")
+    expect(page.locator("#timeline")).to_have_attribute("data-ready", "yes", timeout=60_000)
+    expect(page.locator("#live")).to_have_text("over")
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+@needs_chromium
 def test_the_timeline_is_drawn_followed_and_explained(serve: Any, look: Any) -> None:
     """It grows while the session runs, zooms and moves by keys, and explains attempts, gaps and areas.
 
