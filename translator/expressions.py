@@ -5,10 +5,10 @@ An expression has numbers, placeholders (``{n}``, ``~n``, ``~{n}``, ``$n``, ``${
 ``round``. Sizes are limited, so that no expression takes long or much memory.
 """
 
-import json
 import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -428,7 +428,7 @@ def with_estimates(graph: PhysicalGraph, expressions: Mapping[str, str] | None =
         LG096: an expression has no value for one of the drops, or a negative one.
     """
     if expressions is None:
-        expressions = json.loads(graph.meta.get(META, "{}"))
+        expressions = _noted(graph)
     texts = {
         row: expressions[template.key] for row, template in enumerate(graph.templates) if template.key in expressions
     }
@@ -448,6 +448,13 @@ def with_estimates(graph: PhysicalGraph, expressions: Mapping[str, str] | None =
     weight = sizes.weight
     weight.flags.writeable = False
     return replace(graph, weight=weight, templates=_with_means(graph, texts, weight))
+
+
+def _noted(graph: PhysicalGraph) -> Mapping[str, str]:
+    """Return the expressions in the note of a graph; a note that cannot be read is like none."""
+    with suppress(msgspec.MsgspecError):
+        return msgspec.json.decode(graph.meta.get(META, "{}"), type=dict[str, str])
+    return {}
 
 
 class _Sizes:

@@ -10,9 +10,9 @@ JSON does not have (NaN becomes null). Drops that must stay together keep their 
 DALiuGE ignores.
 """
 
-import json
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 import msgspec
@@ -87,7 +87,9 @@ def _blocks(graph: PhysicalGraph, places: Sequence[str]) -> Iterator[bytes]:
 
 def _homes(graph: PhysicalGraph, places: Sequence[str]) -> list[bytes]:
     """Return the encoded keys ``node`` and ``island`` of each part, with a comma in front."""
-    islands: list[str] = json.loads(graph.meta.get("islands", "[]"))
+    islands: list[str] = []
+    with suppress(msgspec.MsgspecError):  # a note that cannot be read is like none
+        islands = msgspec.json.decode(graph.meta.get("islands", "[]"), type=list[str])
     if not places and graph.parts == 1 and not islands and graph.priority is None:
         return [b""]
     encoded = []

@@ -530,6 +530,14 @@ def test_placeholders_of_islands_come_first(nodes: tuple[str, ...], islands: tup
     assert read_pg([*drops, {}], name="g").part.tolist() == parts
 
 
+@pytest.mark.parametrize("note", ["", "{", "5", "null", '{"a": 5}', "[1]"])
+def test_a_note_of_islands_that_cannot_be_read_is_none(note: str) -> None:
+    """A graph file of another program may have any note: the list of drops is written without islands."""
+    graph = replace(read_pg([{"oid": "a", "node": "n", **APP}], name="x"), meta={"islands": note})
+
+    assert _written(graph)[0]["node"] == "n"
+
+
 def test_a_number_of_thousands_of_digits_is_a_name() -> None:
     """A node whose name only looks like a placeholder is a node of that name."""
     name = f"#{'9' * 5_000}"

@@ -298,3 +298,11 @@ def test_weights_are_those_of_a_recursion(drawn: tuple[PhysicalGraph, dict[str, 
             with_estimates(noted)
         return
     assert np.allclose(with_estimates(noted).drop_weights, expected)
+
+
+@pytest.mark.parametrize("note", ["", "{", "5", "null", '{"A": 5}', "[1]"])
+def test_a_note_of_estimates_that_cannot_be_read_is_none(note: str) -> None:
+    """A graph file of another program may have any note: its weights stay those of its templates."""
+    graph = replace(GraphBuilder().app("A", weight=3).build(), meta={META: note})
+
+    assert with_estimates(graph).drop_weights.tolist() == [3]
