@@ -62,7 +62,11 @@ class _Comment(msgspec.Struct, kw_only=True):
 
 def described_nodes(path: Path) -> DescribedNodes:
     """Return the nodes that the comments of a file, or of the source files below a directory, describe."""
-    files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.suffix in _ENDINGS)
+    files = (
+        [path]
+        if path.is_file()
+        else sorted(file for file in path.rglob("*") if file.suffix in _ENDINGS and file.is_file())
+    )
     told: list[str] = []
     nodes: list[EagleNode] = []
     for file in files:

@@ -347,7 +347,7 @@ def save(graph: PhysicalGraph, path: Path) -> None:
         See `dump`.
     """
     buffers = dump(graph)
-    part = path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}{_PART}")
+    part = path.with_name(f".{path.name[:50]}.{secrets.token_hex(4)}{_PART}")
     try:
         try:
             with part.open("xb") as file:
@@ -363,7 +363,7 @@ def save(graph: PhysicalGraph, path: Path) -> None:
 
 def is_unfinished(name: str, graph: str) -> bool:
     """Return whether a file of this name is what `save` leaves of a file named `graph` if its process is killed."""
-    return name.startswith(f".{graph[:100]}.") and name.endswith(_PART)
+    return name.startswith(f".{graph[:50]}.") and name.endswith(_PART)
 
 
 def load(path: Path, *, mmap: bool = False) -> PhysicalGraph:

@@ -3,6 +3,7 @@ import json
 import struct
 import zlib
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from dropflow.errors import BadFileError, BadGraphError
 from dropflow.graph import codec
 from dropflow.graph.build import GraphBuilder
-from dropflow.graph.codec import digest, dump, parse
+from dropflow.graph.codec import digest, dump, load, parse, save
 from dropflow.graph.daliuge_read import read_pg
 from dropflow.graph.daliuge_write import write_pg
 from dropflow.graph.notes import LOGICAL as META
@@ -325,3 +326,11 @@ def test_new_settings_replace_those_of_the_same_parameter() -> None:
     found = logical_of(replace(fan(4), meta={META: note}))
     assert found is not None
     assert found.settings == ("n=3", "Work.f=[1]", "t=x")
+
+
+def test_a_long_name_of_other_letters_is_a_file(tmp_path: Path) -> None:
+    """A name that the file system takes is written, also if its letters are three bytes each."""
+    path = tmp_path / ("\u56f3" * 84)
+    save(scatter(2), path)
+
+    assert load(path).drops == scatter(2).drops

@@ -22,6 +22,7 @@ from dropflow.graph.components import Component
 from dropflow.graph.templates import Argument, Kind, Template
 from dropflow.testing import Given, try_app
 from palettes.build import built_files, components
+from palettes.doxygen import described_nodes
 from tests.eagle_rules import wrong_nodes
 from translator.formats import read_logical
 
@@ -68,6 +69,15 @@ def test_types_defaults_and_docstrings_become_fields_and_ports(tmp_path: Path) -
     assert (
         next(field["description"] for field in node["fields"] if field["name"] == "order") == "Order of the polynomial."
     )
+
+
+def test_a_link_that_leads_nowhere_is_no_source_file(tmp_path: Path) -> None:
+    """Editors lock a file by such a link beside it, with the ending of the file; a directory may have one, too."""
+    (tmp_path / "own.c").write_bytes(DESCRIBED.read_bytes())
+    (tmp_path / ".#own.c").symlink_to("user@host.1234")
+    (tmp_path / "vendored.c").mkdir()
+
+    assert described_nodes(tmp_path).nodes == described_nodes(tmp_path / "own.c").nodes
 
 
 def test_a_path_to_write_is_an_output(tmp_path: Path) -> None:

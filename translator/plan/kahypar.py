@@ -84,7 +84,7 @@ def kahypar_cuts(tasks: TaskGraph, limits: PartLimits, *, seed: int) -> list[npt
         "nets": [word.tolist() for word in np.split(nets.task, nets.ptr[1:-1])],
         "volumes": volumes.tolist(),
         "weights": weights.tolist(),
-        "seeds": [seed + number for number in range(_SEEDS if is_small else 1)],
+        "seeds": [(seed + number) % 2**31 for number in range(_SEEDS if is_small else 1)],
         "cycles": _CYCLES if is_small else 0,
     }
     command = [sys.executable, str(Path(kahypar_process.__file__))]

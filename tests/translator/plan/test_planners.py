@@ -190,6 +190,14 @@ def test_empty_parts_get_what_costs_least() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not has_kahypar(), reason="needs mtkahypar")
+def test_kahypar_takes_the_largest_seed() -> None:
+    """Mt-KaHyPar has 31 bits for the seeds that follow from the one that is given."""
+    options = PartitionOptions(algorithm="kahypar", parts=2, seed=2**31 - 1)
+
+    assert partition(scatter(12), options).parts == 2
+
+
+@pytest.mark.skipif(not has_kahypar(), reason="needs mtkahypar")
 def test_kahypar_is_repeatable_and_moves_no_more_than_metis() -> None:
     """The same request gives the same parts, twice in one process; METIS alone does not move less."""
     graph, machines = scatter(200), equal_machines(4)
