@@ -99,8 +99,9 @@ def _nodes(old: LogicalGraph, new: LogicalGraph, pairs: Mapping[str, str]) -> It
             yield LogicalDifference(
                 change="removed", what="node", where=name, text=f"{node.category} {name!r} was removed"
             )
+    known = set(pairs.values())
     for node in new.nodes:
-        if _counts(node) and node.id not in set(pairs.values()):
+        if _counts(node) and node.id not in known:
             name = _named(new, node.id)
             inside = f" in {_named(new, node.parent)!r}" if node.parent else ""
             yield LogicalDifference(

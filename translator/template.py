@@ -175,7 +175,9 @@ def without_number(
         A value of its type and range, with which the rest of the graph can be checked.
     """
     for parameter in parameters:
-        if parameter.type not in _NUMBERS or not parameter.used_in or values.get(parameter.name, "") is not None:
+        if parameter.type not in _NUMBERS or not parameter.used_in or parameter.name not in values:
+            continue
+        if not is_empty(values[parameter.name], parameter.type):
             continue
         hint = f"give it one in the form of the translator, or with --set {parameter.name}=VALUE"
         finding = problem("LG090", f"the parameter {parameter.name!r} has no value", where=parameter.where, hint=hint)

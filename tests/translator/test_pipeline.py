@@ -153,9 +153,11 @@ def test_a_problem_is_reported_once() -> None:
     assert len(places) == len(set(places))
 
 
-def test_a_parameter_without_a_value_is_one_problem() -> None:
-    """LG090 names it once, and the rest of the graph is checked as if it had a value."""
+@pytest.mark.parametrize("blank", [None, "", " ", "None"])
+def test_a_parameter_without_a_value_is_one_problem(blank: object) -> None:
+    """LG090 names it once, and the rest of the graph is checked as if it had a value; a blank text is none."""
     graph = template("{n}")
+    graph["nodeDataArray"][0]["fields"][0]["value"] = blank
     checked = examine(json.dumps(graph).encode())
     errors = [problem for problem in checked.problems if problem.severity is Severity.ERROR]
 
