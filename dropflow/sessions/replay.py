@@ -6,6 +6,7 @@ the directory of the replay.
 """
 
 import contextlib
+import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -402,4 +403,7 @@ def _relative(argument: Argument) -> Argument:
     value: Any = argument.value
     if argument.name not in _PLACES or not isinstance(value, str) or not value.startswith(("/", "~", "$")):
         return argument
-    return msgspec.structs.replace(argument, value=value.lstrip("/~$"))
+    below = value.lstrip("/~$")
+    if ".." in below.split("/"):  # it would leave the directory of the replay
+        below = posixpath.normpath(f"/{below}").lstrip("/")
+    return msgspec.structs.replace(argument, value=below)

@@ -88,6 +88,20 @@ def test_a_completed_drop_writes_the_same_bytes(command: Command, failed: Path) 
     assert Path(answer.json["outputs"][0]["path"]).is_relative_to(failed.parent / "again")
 
 
+def test_an_absolute_path_that_leads_up_is_below_the_replay(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was written beside the home directory is written into the directory of the replay."""
+    monkeypatch.setenv("HOME", str(tmp_path / "homes" / "user"))
+    with Graph("numbers") as graph:
+        numbers(50).save("$HOME/../../shared/numbers.dat")
+    graph.run(directory=tmp_path / "run", runner="inline")
+    answer = command("replay", tmp_path / "run", "numbers", "-o", tmp_path / "again", "--output", "json")
+
+    assert (tmp_path / "shared" / "numbers.dat").is_file()
+    assert answer.json["outputs"][0]["path"] == str(tmp_path / "again" / "files" / "shared" / "numbers.dat")
+
+
 def test_inputs_that_had_failed_are_no_failures_of_the_replay(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
