@@ -113,6 +113,8 @@ class _Worker:
         """Values of `GPU_VARIABLE`: when the process started, and now."""
         self._folder, self._inside = "", os.stat("/")  # noqa: PTH116 - as in `_enter`
         """The working directory, by its path and by what the path led to."""
+        self._mask = os.umask(0)
+        os.umask(self._mask)
         self._current = _NOTHING
         self._following: deque[_Key] = deque()
         """Attempts that follow the current one."""
@@ -203,7 +205,8 @@ class _Worker:
         return result
 
     def _enter(self, folder: str) -> Failure | None:
-        """Make `folder` the working directory; return a failure if that is impossible: it may have been removed."""
+        """Set umask and working directory; return a failure if that is impossible: `folder` may have been removed."""
+        os.umask(self._mask)
         try:
             # One attempt at a time runs in this process, so the working directory belongs to the attempt. The attempt
             # before it may have changed it.

@@ -239,6 +239,16 @@ def test_the_next_attempt_begins_in_the_directory_of_the_session(place: str, tmp
         assert [work.log(f"here_{drop}") for drop in (0, 2)] == [f"{tmp_path}/s/files"] * 2
 
 
+def test_the_next_attempt_makes_files_with_the_usual_modes(tmp_path: Path) -> None:
+    """An application that changes the umask changes it for itself."""
+    modes = "open('made', 'w').close()\nos.write(1, str(os.stat('made').st_mode).encode())\nos.unlink('made')"
+    with contextlib.closing(WorkerPool(1, logs=tmp_path)) as pool:
+        work = Functions(pool, tmp_path / "s", closed="os.umask(0o777)", modes=modes)
+        work.run("modes", "closed", "modes")
+
+        assert work.log("modes_0") == work.log("modes_2")
+
+
 def test_the_next_attempt_prints_to_its_own_log(tmp_path: Path) -> None:
     """An application that replaces the standard streams takes them from no later attempt of its worker process."""
     with contextlib.closing(WorkerPool(1, logs=tmp_path)) as pool:
