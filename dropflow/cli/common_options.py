@@ -375,7 +375,7 @@ def parse_walltime(text: str, now: datetime) -> float:
         ``HH:MM`` (the next one), a duration such as ``3600s``, ``90m``, ``2h``, ``1d``, or a date and time in the form
         of ISO 8601, in local time unless it has a zone.
     now : datetime
-        The time now, with a zone.
+        The local time now, without a zone: its offset may be another one at the walltime.
 
     Raises
     ------
@@ -389,11 +389,10 @@ def parse_walltime(text: str, now: datetime) -> float:
     if match:
         wanted = now.replace(hour=int(match[1]), minute=int(match[2]), second=0, microsecond=0)
         return (wanted if wanted > now else wanted + timedelta(days=1)).timestamp()
-    moment = datetime.fromisoformat(text)
-    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=now.tzinfo)
-    if moment <= now:
+    moment = datetime.fromisoformat(text).timestamp()
+    if moment <= now.timestamp():
         raise ValueError("it has passed")
-    return moment.timestamp()
+    return moment
 
 
 class _Walltime(click.ParamType[float]):
@@ -404,7 +403,7 @@ class _Walltime(click.ParamType[float]):
         if isinstance(value, float):
             return value
         try:
-            return parse_walltime(str(value), datetime.now().astimezone())
+            return parse_walltime(str(value), datetime.now())  # noqa: DTZ005 - local, with the rules of its zone
         except ValueError as error:
             hint = (
                 "give a time such as 02:30, a duration such as 3600s or 2h, or a date and time such as 2027-01-31T02:30"

@@ -5,8 +5,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta, timezone
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -363,7 +364,17 @@ def _wait_for(path: Path, process: "subprocess.Popen[bytes]") -> None:
 # ``run --until``: forms of a walltime, and runs that are stopped at one.
 
 
-_NOW = datetime(2027, 1, 31, 23, 0, tzinfo=timezone(timedelta(hours=1)))
+_NOW = datetime(2027, 1, 31, 23, 0)  # noqa: DTZ001 - local, see the fixture
+
+
+@pytest.fixture
+def central_europe(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Have the local time of Central Europe."""
+    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
 
 
 @pytest.mark.parametrize(
@@ -379,9 +390,27 @@ _NOW = datetime(2027, 1, 31, 23, 0, tzinfo=timezone(timedelta(hours=1)))
         ("2027-01-31T22:10Z", 600),
     ],
 )
+@pytest.mark.usefixtures("central_europe")
 def test_walltimes_have_several_forms(text: str, seconds: float) -> None:
     """A time of day is the next one; a date without a zone is local."""
     assert parse_walltime(text, _NOW) - _NOW.timestamp() == seconds
+
+
+@pytest.mark.parametrize(
+    ("now", "text", "hours"),
+    [
+        (datetime(2026, 10, 24, 22), "06:00", 9),  # noqa: DTZ001 - local
+        (datetime(2027, 3, 27, 22), "06:00", 7),  # noqa: DTZ001 - local
+        (datetime(2026, 10, 25, 1), "2026-10-25T06:00", 6),  # noqa: DTZ001 - local
+        (datetime(2026, 10, 24, 22), "8h", 8),  # noqa: DTZ001 - local
+    ],
+)
+@pytest.mark.usefixtures("central_europe")
+def test_a_walltime_behind_a_change_of_the_clocks_is_by_the_clock_of_then(
+    now: datetime, text: str, hours: float
+) -> None:
+    """Six in the morning is when clocks show it, in the nights to and from summer time, too."""
+    assert parse_walltime(text, now) - now.timestamp() == 3600 * hours
 
 
 @pytest.mark.parametrize(
@@ -399,10 +428,11 @@ def test_other_texts_are_no_durations(text: str) -> None:
         Duration(max=3600).convert(text, None, None)
 
 
-@pytest.mark.parametrize("text", ["soon", "", "25:00", "-5s", "2027-01-31T22:10", "3600"])
+@pytest.mark.parametrize("text", ["soon", "", "25:00", "-5s", "2027-01-31T22:10", "3600", "0001-01-01T00:00"])
+@pytest.mark.usefixtures("central_europe")
 def test_other_texts_are_no_walltimes(text: str) -> None:
     """A time in the past is none, either."""
-    with pytest.raises(ValueError, match=r"has passed|Invalid isoformat|must be in"):
+    with pytest.raises(ValueError, match=r"has passed|Invalid isoformat|must be in|out of range"):
         parse_walltime(text, _NOW)
 
 
