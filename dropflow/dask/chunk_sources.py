@@ -1,5 +1,6 @@
 """Places that hold the chunks of persisted collections: a manager, or a directory of this machine."""
 
+import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -26,7 +27,7 @@ from dropflow.dask.persist import PERSIST_AGAIN, ChunkPlace, ChunkSource, LostCo
 from dropflow.dask_tasks.value_encoding import decode_value, read_value
 from dropflow.data.kept_content import KeptContent
 from dropflow.data.read import open_content
-from dropflow.errors import DropflowError, GoneError, LinkError, NotFoundError
+from dropflow.errors import BadFileError, DropflowError, GoneError, LinkError, NotFoundError
 from dropflow.execution.content_location import Handle
 from dropflow.formatting import plural
 
@@ -193,7 +194,7 @@ def fetched(client: Client, session: str, nodes: Mapping[int, str]) -> dict[int,
     Raises
     ------
     LostContentsError
-        Nodes do not have some of the contents.
+        Nodes do not have some of the contents, or have them damaged.
     DropflowError
         A content cannot be read, or the manager or a node does not answer.
     """
@@ -216,7 +217,7 @@ def fetched(client: Client, session: str, nodes: Mapping[int, str]) -> dict[int,
 def _fetched_from(
     client: Client, session: str, node: str, rows: Sequence[int]
 ) -> tuple[dict[int, Any], dict[int, DropflowError]]:
-    """Return the values of drops on one node, by row, and what it answers for those that it does not have."""
+    """Return the values of drops on one node, by row, and why others are lost: it does not have them, or damaged."""
     request = ContentsRequest(node=node, wanted=tuple(ContentRequest(row=row) for row in rows))
     download = client.contents(session, request)
     values: dict[int, Any] = {}
@@ -228,6 +229,8 @@ def _fetched_from(
                 content, index = bytearray(), record.index
             elif isinstance(record, ContentPiece):
                 content += record.data
+            elif isinstance(record, ContentEnd) and zlib.crc32(content) != record.checksum:
+                lost[rows[index]] = BadFileError("the content was damaged on its node or during the transfer")
             elif isinstance(record, ContentEnd):
                 values[rows[index]] = decode_value(content)
             elif isinstance(record, ContentError):

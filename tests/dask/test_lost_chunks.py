@@ -5,6 +5,7 @@ import logging
 import operator
 import pickle
 import weakref
+import zlib
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping
 from types import SimpleNamespace
@@ -19,7 +20,7 @@ from dask.task_spec import Alias, Task, TaskRef
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.api.contents_answer import ContentError, Download, write_records
+from dropflow.api.contents_answer import ContentBegin, ContentEnd, ContentError, ContentPiece, Download, write_records
 from dropflow.api.drop_records import ResultInfo
 from dropflow.api.error_body import to_body
 from dropflow.api.node_records import NodeInfo
@@ -456,3 +457,23 @@ def test_contents_that_a_node_does_not_have() -> None:
     assert found.value.rows == {5, 9}
     with pytest.raises(StorageError, match="the disk is broken"):
         fetched(answer(GoneError("gone"), StorageError("the disk is broken")), "s", {0: "a", 1: "a"})
+
+
+def test_a_content_that_is_damaged_counts_as_lost() -> None:
+    """It is no value: its bytes are not those of the checksum with which it was committed. Other contents are."""
+    pieces = [pickle.dumps(number) for number in (1, 2)]
+    damaged = pieces[0][:-2] + bytes([pieces[0][-2] ^ 1]) + pieces[0][-1:]
+    records = [
+        record
+        for index, (sent, piece) in enumerate(zip((damaged, pieces[1]), pieces, strict=True))
+        for record in (ContentBegin(index), ContentPiece(sent), ContentEnd(zlib.crc32(piece)))
+    ]
+
+    def client() -> Any:
+        download = Download(name="x", content_type="x", size=None, chunks=write_records(records))
+        return SimpleNamespace(contents=lambda *_: download)
+
+    with pytest.raises(LostContentsError, match="the content was damaged on its node or during the transfer") as found:
+        fetched(client(), "s", {5: "a", 9: "a"})
+    assert found.value.rows == {5}
+    assert pickle.loads(damaged) != 1
