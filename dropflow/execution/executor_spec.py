@@ -19,12 +19,20 @@ class KeyPart(msgspec.Struct, frozen=True, array_like=True):
         Its name, and its value, version or digest.
     detail : str
         Digest of a source in the store, so that changed lines can be shown; empty for other kinds.
+    type : str
+        Type of a parameter: 1 and "1" are the same `value`.
     """
 
     kind: str
     name: str
     value: str
     detail: str = ""
+    type: str = ""
+
+    @property
+    def counted(self) -> tuple[str, ...]:
+        """What of it is in a key: not the source of code, so that a comment does not count."""
+        return self.kind, self.name, self.value, self.type
 
 
 class ReuseSpec(msgspec.Struct, frozen=True, kw_only=True):

@@ -52,11 +52,8 @@ def attempt_key(
     inputs: Sequence[_AttemptInput],
     ports: Sequence[str],
 ) -> str:
-    """Return the key of an application by the contents of its inputs, and by the ports of its outputs.
-
-    The source of its code is not in it, so that a comment does not count.
-    """
-    return key_of([(part.kind, part.name, part.value) for part in own], tuple(index), inputs, ports)
+    """Return the key of an application by the contents of its inputs, and by the ports of its outputs."""
+    return key_of([part.counted for part in own], tuple(index), inputs, ports)
 
 
 def is_sampled(session: str, drop: str, share: float) -> bool:
@@ -328,7 +325,7 @@ def differences(before: Sequence[KeyPart], now: Sequence[KeyPart], store: Result
     for key, part in new.items():
         if key not in old:
             yield f"{_named(part)} is new"
-        elif old[key].value != part.value:
+        elif old[key].counted != part.counted:
             yield _change(old[key], part, store)
     yield from (f"{_named(part)} is gone" for key, part in old.items() if key not in new)
 
@@ -362,6 +359,8 @@ def input_changes(before: Sequence[KeyPart], now: Sequence[tuple[str, str]]) -> 
 
 def _change(before: KeyPart, now: KeyPart, store: ResultStore) -> str:
     name = _named(now)
+    if before.value == now.value:
+        return f"{name}: type {before.type or 'unknown'} -> {now.type}"
     if now.kind in ("parameter", "port", "rules of inputs"):
         return f"{name}: {_short(before.value)} -> {_short(now.value)}"
     if now.kind in ("package", "python", "component", "container image"):

@@ -187,7 +187,7 @@ def _fields(template: Template, *, without: Collection[str]) -> list[KeyPart]:
         if argument.parameter_type == "ConstraintParameter":
             continue
         if not argument.is_port or argument.value not in (None, ""):
-            parts.append(KeyPart("parameter", argument.name, _text(argument.value)))
+            parts.append(KeyPart("parameter", argument.name, _text(argument.value), type=_type(argument)))
         if argument.is_port:
             parts.append(KeyPart("port", argument.name, f"{argument.usage} {argument.encoding}"))
         if argument.name == "libpath" and argument.value:
@@ -205,7 +205,12 @@ def _words(argument: Argument | None) -> list[str]:
 
 
 def _text(value: object) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value, order="deterministic").decode()
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _type(argument: Argument) -> str:
+    """Return what tells a value from another one with the same `_text`."""
+    return f"{argument.type} as text" if isinstance(argument.value, str) else argument.type
 
 
 def _library(path: str) -> str:
@@ -257,7 +262,7 @@ def deep_keys(
             own[drop] = int(digest[-32:-16], 16), int(digest[-16:], 16)
     has_values = frozenset(graph.template[np.diff(graph.predecessors.ptr) == 0].tolist())
     described = [
-        [tuple(part)[:3] for part in map(msgspec.structs.astuple, node.parts)]
+        [part.counted for part in node.parts]
         if template.kind is Kind.APP
         else _of_data(template, with_values=row in has_values)
         for row, (template, node) in enumerate(zip(graph.templates, nodes, strict=True))
@@ -279,7 +284,9 @@ def _decides_late(template: Template) -> bool:
 
 def _of_data(template: Template, *, with_values: bool) -> object:
     made = with_values and not is_read_from_outside(template)
-    values: Mapping[str, str] = {
-        argument.name: _text(argument.value) for argument in template.arguments if made and not argument.is_port
+    values: Mapping[str, tuple[str, str]] = {
+        argument.name: (_type(argument), _text(argument.value))
+        for argument in template.arguments
+        if made and not argument.is_port
     }
     return _data_class(template), template.category, sorted(template.collects), values

@@ -1,0 +1,59 @@
+"""What the keys of results tell apart."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dropflow
+from dropflow import Graph
+from dropflow.graph.physical import PhysicalGraph
+from dropflow.reuse.attempt import attempt_key, differences
+from dropflow.reuse.code import CodeReader
+from dropflow.reuse.keys import deep_keys, node_keys
+from dropflow.reuse.store import ResultStore
+from tests.drawn_graphs import data, draw, function
+
+
+@dropflow.app
+def shown(x: Any) -> str:
+    """Return a value as Python writes it."""
+    return repr(x)
+
+
+def _shown(value: object) -> PhysicalGraph:
+    with Graph("values") as graph:
+        shown(value)
+    return graph.translate().graph
+
+
+def _deep_keys(graph: PhysicalGraph) -> list[list[int]]:
+    keys = deep_keys(graph, node_keys(graph, CodeReader()), lambda _: None).tolist()
+    assert all(map(any, keys))
+    return sorted(keys)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [(1, "1"), ([1], "[1]"), (True, "true"), ({"a": 1, "b": 2}, {"b": 2, "a": 1}), (1, 1.0)]
+)
+def test_values_of_other_types_and_orders_have_keys_of_their_own(first: object, second: object, tmp_path: Path) -> None:
+    """A function tells them apart, though some are written with the same characters."""
+    graphs = [_shown(value) for value in (first, second)]
+    before, now = (next(key.parts for key in node_keys(graph, CodeReader()) if key.parts) for graph in graphs)
+    assert attempt_key(before, (), (), ()) != attempt_key(now, (), (), ())
+    assert not {*map(tuple, _deep_keys(graphs[0]))} & {*map(tuple, _deep_keys(graphs[1]))}
+    (reason,) = differences(before, now, ResultStore(tmp_path / "store"))
+    assert reason.startswith(("parameter `x`: ", "parameter `x`: type "))
+
+
+@pytest.mark.parametrize("types", [("Integer", "String"), ("String", "Json")])
+def test_the_type_of_a_value_in_memory_counts(types: tuple[str, str], tmp_path: Path) -> None:
+    """Its readers get another object."""
+    keys = []
+    for name in types:
+        value = data("value", "Memory", pydata="1")
+        (field,) = (one for one in value["fields"] if one["name"] == "pydata")
+        field["type"] = name
+        nodes = [value, function("Show", "def Show(input):\n    return repr(input)\n"), data("out")]
+        keys.append(_deep_keys(dropflow.translate(draw(tmp_path / "g.graph", nodes, "value > Show > out")).graph))
+    assert not {*map(tuple, keys[0])} & {*map(tuple, keys[1])}
