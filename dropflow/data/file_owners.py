@@ -1,7 +1,7 @@
 """The files that drops have written: no drop overwrites the file of another, or finds what it wrote before."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -42,10 +42,18 @@ class FileOwners:
         Raises
         ------
         ConflictError
-            Another drop wrote a different content there, and neither of the two depends on the other.
+            Another drop wrote a different content there, or a directory around it or a content in it, and this one does
+            not depend on it.
         OSError
             The present content cannot be read.
         """
+        for path in self._overlapping(part):
+            apart = [owner for owner in self._of[path] if owner != drop and not self._gives_way(owner, drop)]
+            if apart:
+                raise ConflictError(
+                    f"{part.final} overlaps with {path}, which has been written by {self._name(apart[0])} already",
+                    hint="give each drop a name of its own, outside of the directories of others",
+                )
         others = [owner for owner in self._of.get(part.final, ()) if owner != drop]
         if not others or not os.path.lexists(part.final):
             return ()
@@ -91,6 +99,16 @@ class FileOwners:
     def remove(self, path: str) -> None:
         """Record that `path` was removed after its last use: what others wrote there before stays replaced."""
         self._of[path] = ()
+
+    def _overlapping(self, part: Handle) -> Iterator[str]:
+        """Yield the written directories that a content would be in, and what it would replace as a directory."""
+        folder = part.final.rpartition("/")[0]
+        while folder:
+            if folder in self._of:
+                yield folder
+            folder = folder.rpartition("/")[0]
+        if part.kind == "directory" and os.path.isdir(part.final):  # noqa: PTH112 - text, once a content
+            yield from [path for path in self._of if path.startswith(f"{part.final}/")]
 
     def _gives_way(self, owner: int, drop: int) -> bool:
         graph = self._graph

@@ -8,6 +8,7 @@ and its content is committed once.
 
 import contextlib
 import errno
+import itertools
 import json
 import os
 import secrets
@@ -38,7 +39,7 @@ from dropflow.data.workspace import (
     remove_rest,
     sweep_shared_memory,
 )
-from dropflow.errors import DropflowError, StorageError
+from dropflow.errors import BadFileError, DropflowError, StorageError
 from dropflow.execution.content_location import Handle
 from dropflow.files import FITS_START, HDF5_START, NPY_START, PNG_START, ZIP_START, force_to_disk
 from dropflow.graph.components import Unusable, convert, find, is_empty
@@ -63,6 +64,8 @@ _MAGICS = (
     (ZIP_START, ".zip"),
     (b"%PDF-", ".pdf"),
 )
+_MADE = "user.dropflow"
+"""Extended attribute of a directory outside of a session's that dropflow made."""
 _TAG_BYTES = 4
 """Random bytes in the tag of a workspace."""
 _SMALL = 4096
@@ -304,6 +307,8 @@ class LocalRepository:
     ) -> None:
         path = os.path.abspath(directory)  # noqa: PTH100 - resolve() would follow links
         self.workspace = Workspace(path, session, durable, secrets.token_hex(_TAG_BYTES))
+        self.notes: list[str] = []
+        """What users are told: directories that were put aside."""
         self._clock = clock
         self.set_graph(graph)
         self._segment: Path | None = None
@@ -348,7 +353,7 @@ class LocalRepository:
         StorageError
             The rename failed; the part is gone.
         BadFileError
-            A FIFO, a socket or a device is there; the part is gone.
+            A FIFO, a socket or a device is there, or a directory in place of a file; the part is gone.
         ConflictError
             A drop that is independent of this one wrote something else there; the part is gone.
         """
@@ -360,6 +365,8 @@ class LocalRepository:
             refuse_special(part.final)
             beside = self._owners.before(drop, part)
             final = part.final if beside is not None else self.workspace.part_name(drop, attempt, "earlier")
+            if part.kind == "directory" and not self.workspace.is_inside(final):
+                _mark(part.location)
             self._place(part.location, final)
         except (OSError, DropflowError) as error:
             remove_part(part.location)
@@ -593,7 +600,7 @@ class LocalRepository:
             if not os.path.lexists(location):
                 raise
             Path(final).parent.mkdir(parents=True, exist_ok=True)
-            if os.path.isdir(final) and not os.path.islink(final):  # noqa: PTH112, PTH114 - as above
+            if _is_directory(final):
                 self._replace_directory(location, final)
             else:
                 if os.path.isdir(location) and os.path.lexists(final):  # noqa: PTH112
@@ -603,14 +610,24 @@ class LocalRepository:
                 force_to_disk(os.path.dirname(final))  # noqa: PTH120
 
     def _replace_directory(self, location: str, final: str) -> None:
-        old = self.workspace.part_beside(final)
-        os.replace(final, old)  # noqa: PTH105 - text, as in _place
+        """Replace a directory. If it was there before the session, and dropflow did not make it, it is put aside."""
+        is_own = self.workspace.is_inside(final) or self._owners.of(final) or _is_marked(final)
+        if not is_own and not os.path.isdir(location):  # noqa: PTH112 - text, as in _place
+            raise BadFileError(
+                f"{final} is a directory, and a file would replace it with all that is in it",
+                hint="name a file that is in it, or remove it first",
+            )
+        old = self.workspace.part_beside(final) if is_own else _free_name(f"{final}.before-{self.workspace.session}")
+        os.replace(final, old)  # noqa: PTH105
         try:
             self._move(location, final)
         except OSError:
             os.replace(old, final)  # noqa: PTH105
             raise
-        remove_part(old)
+        if is_own:
+            remove_part(old)
+        else:
+            self.notes.append(f"{final} was there before the session: what was in it is in {old}")
 
     def _move(self, location: str, final: str) -> None:
         """Rename; from another file system (shared memory) copy beside the target first."""
@@ -629,8 +646,31 @@ class LocalRepository:
             remove_part_folder(beside)
 
 
+def _is_directory(path: str) -> bool:
+    return os.path.isdir(path) and not os.path.islink(path)  # noqa: PTH112, PTH114 - text, as in _place
+
+
+def _mark(folder: str) -> None:
+    """Note at a directory that dropflow made it, so that a later session replaces it; not all file systems can."""
+    with suppress(OSError):
+        os.setxattr(folder, _MADE, b"1")
+
+
+def _is_marked(folder: str) -> bool:
+    try:
+        return bool(os.getxattr(folder, _MADE))
+    except OSError:
+        return False
+
+
+def _free_name(path: str) -> str:
+    """Return `path`, or with a number behind it if something is there."""
+    names = (f"{path}-{number}" if number else path for number in itertools.count())
+    return next(name for name in names if not os.path.lexists(name))
+
+
 def _remove(path: str) -> None:
-    if os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114 - text, as in _place
+    if _is_directory(path):
         shutil.rmtree(path)
     else:
         Path(path).unlink(missing_ok=True)

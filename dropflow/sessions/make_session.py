@@ -113,6 +113,7 @@ def make_session(
             times=times,
         )
         session = Session(work, resources, watch=watch, continuation=continuation)
+        repository.notes = session.notes
         undo.pop_all()
     return session
 

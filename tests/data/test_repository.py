@@ -18,7 +18,7 @@ from dropflow.data.file import FileWriter
 from dropflow.data.memory import SMALL
 from dropflow.data.read import EMPTY, NULL, open_content, read, verify
 from dropflow.data.registry import store_for
-from dropflow.data.repository import LocalRepository
+from dropflow.data.repository import LocalRepository, _is_marked
 from dropflow.data.store import Slot
 from dropflow.data.workspace import Workspace
 from dropflow.errors import AppError, BadFileError, ConflictError, StorageError, UsageError
@@ -236,6 +236,55 @@ def test_a_drop_does_not_overwrite_the_file_of_another_drop(
     assert "{uid}" in caught.value.hint
     assert not Path(second.location).exists()
     assert repository.commit(1, 2, template, again).size == kept.size
+
+
+def test_what_is_in_a_directory_from_before_is_not_lost(
+    repository: LocalRepository, node: Node, slot: Slots, tmp_path: Path
+) -> None:
+    """A file does not replace it. A directory does, and what was there stays beside it, which users are told."""
+    precious = tmp_path / "precious"
+    (precious / "night1").mkdir(parents=True)
+    (precious / "night1" / "obs.ms").write_text("seen once")
+    of_file, of_directory = node(FILE, filepath=str(precious)), node(DIRECTORY, dirname=str(precious))
+    with pytest.raises(BadFileError, match="precious is a directory, and a file would replace it"):
+        repository.commit(1, 1, of_file, _part(of_file, slot(drop=1), b"x"))
+    assert (precious / "night1" / "obs.ms").read_text() == "seen once"
+    for content in ({"a": b"1"}, {"b": b"2"}):
+        repository.commit(2, 1, of_directory, _part(of_directory, slot(drop=2), content))
+
+    aside = tmp_path / f"precious.before-{repository.workspace.session}"
+    assert _names(precious) == ["b"]
+    assert (aside / "night1" / "obs.ms").read_text() == "seen once"
+    assert repository.notes == [f"{precious} was there before the session: what was in it is in {aside}"]
+
+
+def test_a_later_session_replaces_the_directory_of_an_earlier_one(tmp_path: Path, node: Node) -> None:
+    """It is marked as made by dropflow, so that repeated runs leave no copies."""
+    template = node(DIRECTORY, dirname=str(tmp_path / "made"))
+    for name in ("one", "two"):
+        repository = LocalRepository(tmp_path / name, name, SystemClock())
+        part = _part(template, Slot(repository.workspace, "o", 1, 1, 0), {name: b"1"})
+        repository.commit(1, 1, template, part)
+        repository.close()
+        if not _is_marked(str(tmp_path / "made")):
+            pytest.skip("the file system has no extended attributes")
+
+    assert _names(tmp_path / "made") == ["two"]
+    assert _names(tmp_path) == ["made", "one", "two"]
+
+
+@pytest.mark.parametrize("inner_first", [False, True])
+def test_a_drop_does_not_change_the_directory_of_another_drop(
+    repository: LocalRepository, node: Node, slot: Slots, *, inner_first: bool
+) -> None:
+    """A file in it and the directory around it are written by one of them; the later one fails and names the first."""
+    contents = [(node(DIRECTORY, dirname="d"), {"f": b"1"}), (node(FILE, filepath="d/f"), b"2")]
+    (one, first), (other, second) = reversed(contents) if inner_first else contents
+    repository.commit(1, 1, one, _part(one, slot(drop=1), first))
+    with pytest.raises(ConflictError, match=r"files/d(/f)? overlaps with .*files/d.* written by drop 1 already"):
+        repository.commit(2, 1, other, _part(other, slot(drop=2), second))
+
+    assert (repository.workspace.files / "d" / "f").read_bytes() == (b"2" if inner_first else b"1")
 
 
 def test_drops_may_write_equal_contents_to_one_file(repository: LocalRepository, node: Node, slot: Slots) -> None:
