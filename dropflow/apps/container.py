@@ -121,7 +121,7 @@ class ContainerApp(BashShellApp):
         filling = ContainerFiller(context)
         text = self.filled(context, filling).strip()
         if isinstance(self._env, dict):
-            given = {name: " ".join(filling.words(value)) for name, value in self._env.items()}
+            given = {name: filling.filled_text(value) for name, value in self._env.items()}
         else:
             given = {name: os.environ[name] for name in self._env if name in os.environ}
         context.log(f"in {self.container.image}: $ {text}")

@@ -238,7 +238,7 @@ class _Call:
             if argument.is_port or argument.value is None or fold(argument.name) in _NOT_PASSED:
                 continue
             text = str(argument.value)
-            parameters[argument.name] = " ".join(filling.words(text)) if _DATA.search(text) else text
+            parameters[argument.name] = filling.filled_text(text) if _DATA.search(text) else text
         return parameters
 
     # Structures that C code reads, and functions that it calls.

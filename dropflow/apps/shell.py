@@ -138,9 +138,9 @@ class PlaceholderFiller:
         """Return the path of an input or output, as the command sees it."""
         return drop.path
 
-    def words(self, text: str) -> list[str]:
-        """Return the words of `text` with data and fields filled in."""
-        return [_PLACEHOLDER.sub(self._value_text, word) for word in _shell_words(text)]
+    def filled_text(self, text: str) -> str:
+        """Return `text`, which no shell reads, with data and fields filled in."""
+        return _PLACEHOLDER.sub(self._value_text, text)
 
     def named(self, name: str) -> Replacement | None:
         """Return the value of ``{name}``: data at a port, a field, or a drop by its id; None if there is none."""

@@ -501,6 +501,18 @@ def test_a_host_without_a_container_engine_is_told_so(monkeypatch: pytest.Monkey
     assert caught.value.of_host
 
 
+def test_variables_have_the_text_that_the_node_has(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No shell reads them: quotes, backslashes and blanks stay, and fields are filled in."""
+    program = tmp_path / "apptainer"
+    program.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n', encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv(ENGINE_VARIABLE, str(program))
+    env = json.dumps({"CONFIG": """{"it's":  "a\\b", "n": {n}}"""})
+    got = _run(tmp_path, "true", image="icrar/wsclean:3.4", outputs=(), env=env, n=7)
+
+    assert """--env=CONFIG={"it's":  "a\\b", "n": 7}""" in got.log
+
+
 def test_apptainer_gets_the_same_container(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Its command line has the mounts, the variables and the image, and runs the command in a shell."""
     program = tmp_path / "apptainer"
