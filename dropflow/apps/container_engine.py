@@ -21,7 +21,7 @@ import msgspec
 from dropflow.data.storage_errors import storage_errors
 from dropflow.errors import BadFileError, MissingDependencyError
 from dropflow.files import replace_file
-from dropflow.ids import safe_name
+from dropflow.ids import drop_file_name
 
 ENGINE_VARIABLE = "DROPFLOW_CONTAINERS"
 """Environment variable with the command of the container engine of this host, such as ``podman --runtime runc``."""
@@ -312,4 +312,4 @@ def _unchanging(engine: ContainerEngine, image: str, directory: Path) -> str:
 
 
 def _file_of(image: str, directory: Path) -> Path:
-    return directory / _FOLDER / f"{safe_name(image)}.sif"
+    return directory / _FOLDER / f"{drop_file_name(image)}.sif"

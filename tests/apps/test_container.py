@@ -513,6 +513,18 @@ def test_variables_have_the_text_that_the_node_has(monkeypatch: pytest.MonkeyPat
     assert """--env=CONFIG={"it's":  "a\\b", "n": 7}""" in got.log
 
 
+def test_each_image_of_apptainer_has_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Also if only the ends of long names differ, as those of digests do: else the last one would run for all."""
+    program = tmp_path / "apptainer"
+    program.write_text("#!/bin/sh\n", encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv(ENGINE_VARIABLE, str(program))
+    name = f"registry.example.org/{'group/' * 14}imager"
+    files = pull_images([f"{name}@sha256:{digit * 64}" for digit in "01"], tmp_path)
+
+    assert len({*files.values()}) == 2
+
+
 def test_apptainer_gets_the_same_container(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Its command line has the mounts, the variables and the image, and runs the command in a shell."""
     program = tmp_path / "apptainer"
