@@ -277,7 +277,10 @@ def _differ(count: int) -> str:
 
 
 def _fields(line: str | None) -> list[str]:
-    return next(csv.reader([line or ""]), [])
+    try:
+        return next(csv.reader([line or ""]), [])
+    except csv.Error:  # a field of more than 131,072 characters, as JSON on one line may be
+        return []
 
 
 def _line(text: str | None) -> str:

@@ -325,6 +325,15 @@ def _found(directory: Path, left: bytes, right: bytes, ending: str = "") -> list
     return [*differences(*paths)]
 
 
+def test_long_lines_differ(tmp_path: Path) -> None:
+    """Such as JSON on one line: the csv module, which finds fields in lines, takes no fields of that length."""
+    left, right = tmp_path / "a.json", tmp_path / "b.json"
+    left.write_text("x" * 200_000)
+    right.write_text("x" * 199_999 + "y")
+
+    assert [*differences(left, right)][-1] == "1 line differs; 1 / 1 lines"
+
+
 def test_text_and_tables_differ_in_lines_and_fields(tmp_path: Path) -> None:
     """Of tables, the row and the column; of text, the line; nothing for the same contents."""
     table = b"name,flux\na,1.0\nb,2.0\n"
