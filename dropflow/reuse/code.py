@@ -11,7 +11,7 @@ import hashlib
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from importlib import metadata
 from importlib.util import decode_source
 from pathlib import Path
@@ -161,6 +161,7 @@ def is_same_code(before: str, now: str) -> bool:
     return _parsed(before, "").digest == _parsed(now, "").digest
 
 
+@lru_cache(maxsize=64)  # each attempt of a node asks, and a module of thousands of lines takes a second
 def first_changed_line(before: str, now: str) -> tuple[int, str] | None:
     """Return number and text of the first line of a source that differs; None if none does.
 

@@ -44,3 +44,13 @@ def test_imports_of_a_module_with_a_byte_order_mark_count(tmp_path: Path, monkey
     (tmp_path / "imported_by_marked.py").write_text("x = 1\n", encoding="utf-8")
     (tmp_path / "marked.py").write_text("import imported_by_marked\n", encoding="utf-8-sig")
     assert "imported_by_marked.py" in {part.name for part in CodeReader().of_name("marked.f")}
+
+
+def test_two_sources_are_compared_once() -> None:
+    """Each attempt of a node tells why it runs, and the comparison takes longer than many attempts."""
+    before, now = _BEFORE, f"# once\n{_BEFORE}y = 1\n"
+    found = first_changed_line(before, now)
+    misses = first_changed_line.cache_info().misses
+
+    assert first_changed_line(before, now) == found == (6, "y = 1")
+    assert first_changed_line.cache_info().misses == misses
