@@ -98,7 +98,11 @@ def _read(path: Path, size: int, _changed: int) -> Mapping[int, TakenResult]:
     with path.open("rb") as stream:
         lines = stream.read(size).split(b"\n")[:-1]
     results: dict[int, TakenResult] = {}
-    for result in (msgspec.json.decode(line, type=TakenResult) for line in lines):
+    for line in lines:
+        try:
+            result = msgspec.json.decode(line, type=TakenResult)
+        except ValueError:  # a full disk has cut a line short, and another process has gone on behind it
+            continue
         reason = (
             results[result.drop].reason
             if result.has_run and not result.reason and result.drop in results

@@ -302,7 +302,7 @@ class ResultStore:
         if handle.kind == "null" or (handle.kind in _MEMORY and not handle.size):
             return StoredContent("null", text=handle.text)
         if handle.kind == "directory":
-            listing = msgspec.msgpack.encode(list(self._entries(handle.location, linked=linked)))
+            listing = _listed(handle.location, self._entries(handle.location, linked=linked))
             return StoredContent("directory", self.keep_bytes(listing), len(listing))
         digest = digest_of(handle)
         if digest is None:
@@ -692,7 +692,7 @@ def digest_of(handle: Handle) -> str | None:
         return _digest(handle.body)
     if handle.kind == "directory":
         with storage_errors("read", handle.location):
-            return _digest(msgspec.msgpack.encode([entry for _, entry in _walk(handle.location)]))
+            return _digest(_listed(handle.location, (entry for _, entry in _walk(handle.location))))
     if handle.kind not in (_FILE, "shm"):
         return None
     with storage_errors("read", handle.location):
@@ -720,6 +720,16 @@ def _file_digest(path: str) -> str:
             _KNOWN_DIGESTS.clear()
         digest = _KNOWN_DIGESTS[key] = computed
     return digest
+
+
+def _listed(folder: str, entries: Iterator[_Entry]) -> bytes:
+    try:
+        return msgspec.msgpack.encode(list(entries))
+    except UnicodeEncodeError as error:
+        raise StorageError(
+            f"{folder} has the name {error.object!a}, which is not UTF-8",
+            hint="rename it: a directory with such names is not stored for later runs",
+        ) from error
 
 
 def _walk(folder: str) -> Iterator[tuple[str, _Entry]]:

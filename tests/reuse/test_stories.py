@@ -21,6 +21,7 @@ from dropflow.apps.builtin.testing import SleepApp
 from dropflow.cli.main import commands
 from dropflow.cli.run import ForecastReply
 from dropflow.execution.executor_spec import KeyPart
+from dropflow.files import REUSE_LOG
 from dropflow.graph.codec import load
 from dropflow.reuse import code
 from dropflow.reuse.attempt import differences
@@ -340,6 +341,26 @@ def _two(first: int, second: int) -> Graph:
     with Graph("two") as graph:
         joined([square(numbers_of(first)), square(numbers_of(second))])
     return graph
+
+
+def test_a_directory_with_a_name_that_is_not_utf_8_is_not_stored(tmp_path: Path) -> None:
+    """An application reads or writes it as without reuse: such names come with old archives."""
+    given = tmp_path / "given"
+    given.mkdir()
+    Path(os.fsdecode(os.fsencode(given) + b"/\xe9")).touch()
+    copied = "import shutil\ndef Copy(input, output):\n    shutil.copytree(input, output)\n"
+    nodes = [function("Copy", copied, reads="path", encoding="path")]
+    nodes += [data("given", "Directory", dirname=str(given)), data("made", "Directory", dirname="made")]
+    graph = draw(tmp_path / "names.graph", nodes, "given > Copy > made")
+    found = dropflow.run(graph, directory=tmp_path / "run", runner="inline", reuse=True, check=True)
+    assert found.ok, found.failures
+
+
+def test_a_line_that_was_cut_short_does_not_hide_the_others(tmp_path: Path) -> None:
+    """A full disk takes a part of a line; the next one is behind it."""
+    whole = b'{"drop":%d,"session":"s","host":"h"}\n'
+    (tmp_path / REUSE_LOG).write_bytes(whole % 1 + b'{"drop":2,"ses' + whole % 3 + whole % 4)
+    assert {*taken_results(tmp_path)} == {1, 4}
 
 
 @dropflow.app
