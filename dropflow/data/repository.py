@@ -195,9 +195,11 @@ def _merge(parts: Sequence[Handle]) -> Handle:
         for folder, folders, names in os.walk(part.location):
             target = Path(first.location, os.path.relpath(folder, part.location))
             with storage_errors("merge into", target):
-                for name in folders:
-                    (target / name).mkdir(exist_ok=True)
-                for name in names:
+                entered = {name for name in folders if not Path(folder, name).is_symlink()}
+                for name in (*folders, *names):
+                    if name in entered and not (target / name).is_symlink():
+                        (target / name).mkdir(exist_ok=True)
+                        continue
                     if os.path.lexists(target / name):
                         raise StorageError(
                             f"two producers of {first.final or first.location} wrote '{name}'",

@@ -390,6 +390,20 @@ def test_directories_are_merged(repository: LocalRepository, node: Node, slot: S
     assert content.size == 4
 
 
+def test_links_to_directories_are_merged_as_links(repository: LocalRepository, node: Node, slot: Slots) -> None:
+    """They stay links; nothing is written through a link of another producer."""
+    template = node(DIRECTORY, dirname="d")
+    parts = [_part(template, slot(), {"a": b"1"}), _part(template, slot(), {"run/x": b"2"})]
+    Path(parts[1].location, "latest").symlink_to("run")
+    content = repository.assemble(9, template, parts)
+    assert str(Path(content.location, "latest").readlink()) == "run"
+
+    parts = [_part(template, slot(), {"run/x": b"2"}), _part(template, slot(), {"latest/y": b"1"})]
+    Path(parts[0].location, "latest").symlink_to("run")
+    with pytest.raises(StorageError, match="wrote 'latest'"):
+        repository.assemble(9, template, parts)
+
+
 def test_two_producers_of_one_file_in_a_directory_are_an_error(
     repository: LocalRepository, node: Node, slot: Slots
 ) -> None:
