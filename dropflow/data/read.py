@@ -145,9 +145,9 @@ def is_same(path: str, other: str) -> bool:
 
 
 def measure(path: str) -> int:
-    """Return the bytes of a file, or of all files below a directory. Links are not followed."""
+    """Return the bytes of a file, or of all files below a directory, where links are not followed."""
     if not os.path.isdir(path):  # noqa: PTH112 - see view
-        return os.lstat(path).st_size
+        return os.stat(path).st_size  # noqa: PTH116 - see view
     total = 0
     for folder, _, names in os.walk(path):
         total += sum(os.lstat(f"{folder}/{name}").st_size for name in names)

@@ -181,6 +181,25 @@ def test_root_files_are_found_where_they_are(node: Node, slot: Slots, tmp_path: 
     assert (handle.location, handle.final, handle.size) == (str(tmp_path / "input"), "", 4)
 
 
+def test_a_link_to_a_root_file_has_the_size_of_the_file(node: Node, slot: Slots, tmp_path: Path) -> None:
+    """So the content counts as it was, when its session continues or it is copied to another node."""
+    (tmp_path / "input").write_bytes(b"data")
+    (tmp_path / "link").symlink_to(tmp_path / "input")
+    handle = FileStore(node(filepath=str(tmp_path / "link"))).initial(slot())
+
+    assert handle.size == 4
+    assert is_intact(handle)
+
+
+def test_a_program_may_leave_a_link_to_a_file(node: Node, slot: Slots, tmp_path: Path) -> None:
+    """The size is that of the file, as the checksum is."""
+    (tmp_path / "made").write_bytes(b"data")
+    part = FileStore(node(filepath="x")).part(slot())
+    Path(part.path()).symlink_to(tmp_path / "made")
+
+    assert is_intact(part.finish())
+
+
 def test_root_devices_have_no_size(node: Node, slot: Slots) -> None:
     """A device can be an input; its size is reported as 0."""
     handle = FileStore(node(filepath="/dev/urandom")).initial(slot())
