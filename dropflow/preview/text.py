@@ -1,6 +1,7 @@
 """Text, tables in text (CSV and JSON), and bytes in hexadecimal."""
 
 import csv
+import io
 import json
 import re
 from collections.abc import Sequence
@@ -190,7 +191,7 @@ def _csv_table(text: str, name: str, *, is_whole: bool) -> _Table | None:
 def _csv_rows(text: str, sign: str) -> list[list[str]]:
     """Return the rows that are not empty; none if a field is too long."""
     try:
-        return [row for row in csv.reader(text.splitlines(), delimiter=sign) if row]
+        return [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=sign) if row]
     except csv.Error:
         return []
 

@@ -460,3 +460,10 @@ def test_rows_are_chosen_from_the_whole_of_a_large_table() -> None:
     assert [row[0] for row in of_fits.rows] == [str(at) for at in range(200)]
     assert "300 of 30,000 rows meet the condition." in of_fits.notes
     assert "There is no column 'gone'." in preview(BytesSource(text.encode(), "t.csv"), PreviewQuery(sort="gone")).notes
+
+
+def test_a_cell_may_have_ends_of_lines() -> None:
+    """They stay in a cell in quotes; what only some programs take for the end of a line ends no row."""
+    content = "name,number\r\n" + "a\u2028b,2\r\n" * 20 + '"two\nlines",1\r\n'
+    rows = preview(BytesSource(content.encode(), "t.csv")).rows
+    assert (len(rows), rows[0], rows[-1]) == (21, ("a\u2028b", "2"), ("two\nlines", "1"))
