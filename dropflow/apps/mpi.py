@@ -38,6 +38,7 @@ from typing import ClassVar
 from dropflow.apps.app_interface import Context
 from dropflow.apps.ranks import CHANGED, HEARD, JOBS, NODES, Job, JobNodes, claimed
 from dropflow.apps.shell import COMMAND_PARAMETERS, BashShellApp
+from dropflow.clock import SystemClock
 from dropflow.data.workspace import claim_shared_memory, release_shared_memory
 from dropflow.errors import AppError, MissingDependencyError
 from dropflow.graph.components import Component, Parameter
@@ -46,6 +47,7 @@ from dropflow.graph.templates import RANKS_FIELD, Kind, Template, ranks_per_node
 _LAUNCHERS = ("mpirun", "mpiexec")
 _DAEMONS = ("orted", "prted")
 """Programs that the agent may start: the daemons of Open MPI 4 and 5."""
+_CLOCK = SystemClock()
 _SECONDS = 0.5
 """Longest seconds between two checks for cancellation. `Context` cannot wake a thread that waits for other ranks."""
 _PATIENCE = 600.0
@@ -378,7 +380,7 @@ class MPIApp(BashShellApp):
         WorkerDiedError
             The job was lost, or its ranks are on other nodes now.
         """
-        waited = 0.0
+        end = _CLOCK.monotonic() + patience
         while True:
             with CHANGED:
                 job.raise_outcome()
@@ -389,15 +391,14 @@ class MPIApp(BashShellApp):
             if job.others and job.placed() != job.nodes:
                 with CHANGED:
                     job.lose("ranks were placed on another node")
-            waited += _SECONDS
-            if patience and waited > patience:
+            if patience and _CLOCK.monotonic() > end:
                 raise AppError(
                     f"the ranks on other nodes did not come in {patience:g} s",
                     hint="give all ranks the same inputs, so that they begin together",
                 )
 
     def _follow(self, context: Context, job: Job, rank: int) -> None:
-        waited = 0.0
+        end = _CLOCK.monotonic() + _PATIENCE
         while True:
             with CHANGED:
                 if job.outcome is not None:
@@ -405,8 +406,7 @@ class MPIApp(BashShellApp):
                 CHANGED.wait(_SECONDS)
                 arrived = len(job.commands)
             context.wait(0)
-            waited = waited + _SECONDS if arrived < len(job.here) else 0.0
-            if waited > _PATIENCE:
+            if arrived < len(job.here) and _CLOCK.monotonic() > end:
                 raise AppError(
                     f"rank {rank} waited for the others: {arrived} of {len(job.here)} came in {_PATIENCE:g} s",
                     hint="give all ranks the same inputs, so that they begin together",

@@ -4,17 +4,22 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dropflow.apps import mpi
+from dropflow.apps.mpi import MPIApp
+from dropflow.apps.ranks import Job
 from dropflow.apps.shell_quote import Replacement, substitute
 from dropflow.errors import AppError, BadGraphError
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.templates import TWO_PORTS, Argument
+from dropflow.graph.templates import TWO_PORTS, Argument, Kind, Template
 from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
 from dropflow.states import SessionState
@@ -554,6 +559,29 @@ def test_ranks_run_together(tmp_path: Path, runner: str) -> None:
 
     assert status is SessionState.FINISHED
     assert contents == ["0 of 3\n1 of 3\n2 of 3\n"] * 2
+
+
+def test_what_happens_in_other_jobs_does_not_shorten_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rank is woken whenever a rank of any job comes: it waits for the others of its own as long as it says."""
+    job = Job(("session", "job"), lambda: ("", ""), "")
+
+    class Busy(threading.Condition):
+        """It wakes at once, until the job has ended."""
+
+        wakes = 0
+
+        def wait(self, timeout: float | None = None) -> bool:
+            """Count, and end the job."""
+            del timeout
+            self.wakes += 1
+            job.outcome = "" if self.wakes == 2000 else None
+            return True
+
+    monkeypatch.setattr(mpi, "CHANGED", Busy())
+    app: Any = MPIApp(Template(key="m", name="m", kind=Kind.APP, arguments=(Argument(name="command", value="true"),)))
+    app._follow(SimpleNamespace(wait=lambda _: None, log=lambda _: None), job, 0)
+
+    assert job.outcome == ""
 
 
 @pytest.mark.slow
