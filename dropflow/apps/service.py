@@ -7,6 +7,7 @@ empty, and the command in its field `ready` succeeds, if it has one. Data that i
 import os
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -228,7 +229,7 @@ def _limited(log: Path) -> Callable[[bytes], object]:
         with lock:
             part, left[0] = block[: left[0]], max(left[0] - len(block), 0)
         if part:
-            with log.open("ab") as file:
+            with suppress(OSError), log.open("ab") as file:  # a full disk does not end the service
                 file.write(part)
 
     return write

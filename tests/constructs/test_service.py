@@ -181,6 +181,11 @@ def test_the_output_of_a_service_is_in_the_log_of_its_drop(tmp_path: Path) -> No
     found.stop(0.0)
 
 
+def test_a_log_that_cannot_be_written_does_not_end_the_service(tmp_path: Path) -> None:
+    """Such as one on a full disk: the output is lost, as that of a command is."""
+    service._limited(tmp_path / "gone" / "service.log")(b"output")
+
+
 @pytest.mark.slow
 def test_a_service_runs_on_several_nodes(make_cluster: Make) -> None:
     """Start and stop are on one node; users on others find the content of its address."""
