@@ -193,6 +193,14 @@ def test_gathers_make_lists_or_dictionaries(tmp_path: Path) -> None:
     assert named.values == [{"z": 0, "y": 5, "a-0": 1, "b": 2, "a-1": 3}]
 
 
+def test_a_number_in_a_dictionary_is_not_the_name_of_another_input(tmp_path: Path) -> None:
+    """No input is lost because a node has the name that a number would make."""
+    inputs = [Given("v", 1, name="a-0"), Given("v", 2, name="a"), Given("v", 3, name="a")]
+    named = try_app(f"{SIMPLE}DictGatherApp", tmp_path, inputs=inputs, outputs=["o"])
+
+    assert named.values == [{"a-0": 1, "a-1": 2, "a-2": 3}]
+
+
 def test_list_append_makes_a_list_of_the_given_length(tmp_path: Path) -> None:
     """ListAppendThrashingApp ends with a list of the given length."""
     got = try_app(f"{SIMPLE}ListAppendThrashingApp", tmp_path, outputs=["o"], fields={"size": 5})

@@ -1,7 +1,8 @@
 """Applications that scatter, gather and group arrays and lists, and make arrays to try them."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -261,12 +262,13 @@ class DictGatherApp(App):
 
 def _names(inputs: list[InputData]) -> list[str]:
     names = [data.name or data.port or data.oid for data in inputs]
-    seen: dict[str, int] = {}
-    for place, name in enumerate(names):
-        if names.count(name) > 1 or name in seen:
-            names[place] = f"{name}-{seen.setdefault(name, 0)}"
-            seen[name] += 1
-    return names
+    counts = Counter(names)
+    numbered = {name: _numbered(name, counts) for name, count in counts.items() if count > 1}
+    return [next(numbered[name]) if name in numbered else name for name in names]
+
+
+def _numbered(name: str, taken: Container[str]) -> Iterator[str]:
+    return (text for number in itertools.count() if (text := f"{name}-{number}") not in taken)
 
 
 # The application of a GroupBy construct that has none of its own.
