@@ -505,6 +505,7 @@ def download_archive(
     """
     incomplete = target.with_name(f"{target.name}.incomplete")
     size = 0
+    in_stores = tuple(result.name for result in client.results(session).in_stores)
     try:
         with transfer_progress(0, 0, quiet=quiet) as count:
             chunks = client.archive(session, ArchiveQuery(format=format_)).chunks
@@ -526,5 +527,4 @@ def download_archive(
         with suppress(OSError):
             incomplete.unlink(missing_ok=True)
         raise StorageError(f"the archive cannot be stored: {error.strerror}", where=str(target)) from error
-    in_stores = tuple(result.name for result in client.results(session).in_stores)
     return ArchiveReply(session=session, output=str(target), format=format_, bytes=size, in_stores=in_stores)
