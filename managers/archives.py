@@ -40,6 +40,7 @@ from dropflow.api.error_body import from_body
 from dropflow.api.manager import Manager
 from dropflow.api.requests import ArchiveQuery
 from dropflow.errors import DropflowError, GoneError, NotFoundError, ProtocolError
+from dropflow.formatting import few
 
 MISSING = "MISSING.txt"
 """Path of the member that names what is missing; only there if something is."""
@@ -274,7 +275,7 @@ class _Archive:
         finally:
             self._writer.cut_off()
         _log.warning("the archive of results is not complete: %s", self._missing[0], extra={"session": self._session})
-        raise GoneError(f"{len(self._missing)} results are missing in the archive: {self._missing[0]}")
+        raise GoneError(f"the archive is not complete: {few(self._missing, 1)}")
 
     def _report(self) -> bytes:
         """Return the last bytes of an archive that is not whole: a member with what is missing."""

@@ -386,7 +386,7 @@ class InfoReply(msgspec.Struct, frozen=True, kw_only=True):
     def lines(self) -> Iterator[str]:
         """Totals, one line per logical node, and of a logical graph a bar for each part of the time."""
         yield f"{self.name} ({self.format})"
-        counts = f"{plural(self.drops, 'drop')} ({self.data_drops:,} data, {self.app_drops:,} applications)"
+        counts = f"{plural(self.drops, 'drop')} ({self.data_drops:,} data, {plural(self.app_drops, 'application')})"
         if self.physical is not None:
             shape = self.physical
             yield f"  {counts}, {plural(shape.edges, 'edge')}, {plural(shape.levels, 'level')}"

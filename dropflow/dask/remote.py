@@ -39,6 +39,7 @@ from dropflow.dask.translate import BREADTH_FIRST, TranslatedGraph, with_drops_o
 from dropflow.dask_tasks.logged_exceptions import exception_in_log
 from dropflow.errors import AppError, DropflowError, GoneError, LinkError
 from dropflow.failure import Failure
+from dropflow.formatting import plural
 from dropflow.graph.notebook import notebook_display
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import SessionState
@@ -413,7 +414,8 @@ def _listed(client: Client, session: str, tasks: TranslatedGraph) -> Mapping[int
         if result.drop in wanted
     }
     if listed.missing and len(places) < len(wanted):
-        text = f"{len(wanted) - len(places)} values of the session {session} are on nodes that do not answer"
+        values = plural(len(wanted) - len(places), "value")
+        text = f"the session {session} has {values} on nodes that do not answer"
         raise LinkError(f"{text}: {', '.join(listed.missing)}", where=client.url)
     return places
 
@@ -429,6 +431,6 @@ def _check(session: str, tasks: TranslatedGraph, places: Mapping[int, object]) -
     missing = [key for key, drop in tasks.results.items() if drop not in places]
     if missing:
         raise AppError(
-            f"{len(missing)} values of the session {session} are not there, such as that of {missing[0]!r}",
+            f"the session {session} lacks {plural(len(missing), 'value')}, such as that of {missing[0]!r}",
             hint="a node may have been lost after it computed them",
         )

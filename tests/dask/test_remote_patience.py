@@ -243,7 +243,7 @@ def test_values_that_are_lost(
     """If all nodes answer and none has a value, it is not there."""
     manager.answers, manager.silent = False, ()
 
-    with pytest.raises(AppError, match="1 values of the session dask-1 are not there, such as that of 'x'"):
+    with pytest.raises(AppError, match="the session dask-1 lacks 1 value, such as that of 'x'"):
         remote.read_values(client, "dask-1", tasks)
 
     assert connections.count == 1
