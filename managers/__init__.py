@@ -12,7 +12,7 @@ requests, and `simulation` runs whole clusters on virtual time.
 `membership`       Membership: which processes are present, silent or lost
 `machine_calls`    Calls of a manager: the requests that its state machine gets and makes, and their answers
 `owner_thread`     The thread that owns the state of a manager
-`keys`             The cluster key
+`keys`             The cluster key, and how the keys of users are made from it and revoked
 `discovery`        Discovery of managers without configured addresses, by zeroconf (mDNS)
 `manager_server`   The HTTP server of one manager: its routes, its pages and its access rules
 `state_hub`        Reads the states of sessions once for all watchers of a server, and encodes each event once

@@ -19,7 +19,7 @@ and one form of errors, by waitress. May not import the execution, data or appli
 `http_client`      HTTP requests to one server: kept connections, a time limit on every wait, errors as their class (ADR
                    0010)
 `auth`             Access control: a token or a signature, and an allowed Host and Origin, for every method
-`signing`          Signatures of requests with the cluster key: managers call each other without sending a secret
+`signing`          Signatures of requests with the cluster key or the key of a user: they are made and checked here
 `routes`           Routes, the requests that their handlers get, their answers, and limits on requests
 `application`      A bottle application from a table of routes
 `serving`          Serves an application with waitress, so that event streams and slow clients do not block other
