@@ -3,6 +3,9 @@
 import time
 from typing import Protocol
 
+MAX_SKEW_SECONDS = 2.0
+"""Seconds by which clocks of hosts may differ; with more, the times of events on pages are confusing."""
+
 
 class Clock(Protocol):
     """A source of times."""

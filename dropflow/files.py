@@ -26,6 +26,8 @@ _PRIVATE_MODE = 0o700
 """Mode of a new directory, which only its owner may read, write and search."""
 _FICLONE = 0x40049409
 """Linux request of ioctl: a file shares the blocks of another one until one of them is changed (btrfs, XFS)."""
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+"""Errors of a disk, or of the part of it that a user may fill, that is full."""
 _UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 

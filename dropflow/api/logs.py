@@ -43,7 +43,7 @@ _EACH = 1000
 """Positions of each millisecond, so that they fit the numbers of JavaScript."""
 _PAGE_LINES = 5000
 """Lines of a page that is read for the text of a whole log."""
-_START = "-:-1"
+LOG_START = "-:-1"
 """A cursor before all lines of any node: no node is called so."""
 _PACE = 0.3
 """Seconds between two looks at the files of a log."""
@@ -330,7 +330,7 @@ def log_text(read: Callable[[LogQuery], LogPage], query: LogTextQuery) -> Iterat
     Nodes that do not answer are named in the first line, or where they fail to answer. Raises as `read`, which returns
     a page, also while it is read.
     """
-    wanted = LogQuery(**msgspec.structs.asdict(query), after=_START, limit=_PAGE_LINES)
+    wanted = LogQuery(**msgspec.structs.asdict(query), after=LOG_START, limit=_PAGE_LINES)
     silent: set[str] = set()
     while True:
         page = read(wanted)

@@ -10,7 +10,7 @@ import msgspec
 
 from dropflow.apps.app_interface import InputData
 from dropflow.graph.components import TIMEOUT, Parameter, is_empty
-from dropflow.graph.templates import GPU_FIELD, Argument
+from dropflow.graph.templates import DEFAULT_TRIES, GPU_FIELD, Argument
 from dropflow.states import DropState
 
 _LOG_LEVELS = ("NOTSET", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
@@ -78,7 +78,7 @@ COMMON_APP: tuple[Parameter, ...] = (
     Parameter(
         name="n_tries",
         type="Integer",
-        default=1,
+        default=DEFAULT_TRIES,
         minimum=1,
         parameter_type="ComponentParameter",
         description="How often it is attempted before it counts as failed.",

@@ -35,8 +35,7 @@ from dropflow.builder.handles import (
 from dropflow.errors import UsageError
 from dropflow.failure import summary_of
 from dropflow.formatting import did_you_mean
-from dropflow.graph.components import ENVIRONMENT_PREFIX, is_empty
-from translator.formats.vocabulary import fold
+from dropflow.graph.components import ENVIRONMENT_PREFIX, fold, is_empty
 
 if TYPE_CHECKING:
     from dropflow.builder.graph import Graph

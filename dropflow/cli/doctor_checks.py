@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import msgspec
 
 from dropflow.api.node_records import Child, ManagerInfo, NodeInfo, ProbeResult
+from dropflow.clock import MAX_SKEW_SECONDS
 from dropflow.errors import ClockSkewError, DropflowError
 from dropflow.formatting import few, plural
 from dropflow.version import __version__
@@ -27,8 +28,6 @@ _ADDRESSES = 32
 """Addresses in one request to a manager."""
 _LONGEST = 10.0
 """Seconds that a manager may take for one request."""
-_MAX_SKEW = 2.0
-"""Seconds by which clocks may differ; with more, the times of events on pages are confusing."""
 _MIN_FREE = 0.05
 """The share of a disk or memory below which it is nearly full."""
 _KEY_HINT = "copy the key file to that host and start its manager again; compare with 'dropflow keys show'"
@@ -386,8 +385,8 @@ def _clocks(evidence: Evidence) -> Iterator[Finding]:
         if connection.far not in measured and connection.near in measured and result.ok and result.skew is not None:
             skew, delay = measured[connection.near]
             measured[connection.far] = (skew + result.skew, delay + result.seconds)
-    off = {url: skew for url, (skew, delay) in measured.items() if abs(skew) - delay > _MAX_SKEW}
-    if len(off) == len(measured) >= _SEVERAL and max(off.values()) - min(off.values()) <= _MAX_SKEW:
+    off = {url: skew for url, (skew, delay) in measured.items() if abs(skew) - delay > MAX_SKEW_SECONDS}
+    if len(off) == len(measured) >= _SEVERAL and max(off.values()) - min(off.values()) <= MAX_SKEW_SECONDS:
         skew = next(iter(off.values()))
         text = f"its clock is {_difference(-skew)} those of all {len(off)} managers"
         yield Finding(where="this host", text=text, hint="set the clock of this host by NTP")
@@ -557,7 +556,7 @@ def _explained(connections: Sequence[Connection], evidence: Evidence) -> Iterato
             is_explained = connection.far not in reached
         else:
             is_explained = (near.info.key, near.info.protocol) != (far.info.key, far.info.protocol)
-            is_skewed = max(abs(near.skew), abs(far.skew)) > _MAX_SKEW
+            is_skewed = max(abs(near.skew), abs(far.skew)) > MAX_SKEW_SECONDS
             is_explained |= connection.result.code == ClockSkewError.code and is_skewed
         if is_explained or (connection.near, connection.far) in missed:
             yield connection

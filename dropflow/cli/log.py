@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from dropflow.api.logs import LEVELS
+from dropflow.api.logs import LEVELS, LOG_START
 from dropflow.cli import candidates
 from dropflow.cli.common_options import connection_options, output_options
 from dropflow.cli.exit_status import Exit
@@ -31,8 +31,6 @@ _POLL_SECONDS = 5.0
 """Seconds of one long poll for new lines."""
 _ASKED_AGAIN = 3
 """Number of times that nodes which do not answer are asked again at the end of a session."""
-_START = "-:-1"
-"""A cursor before all lines of any node: no node is called so."""
 
 
 class LogReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -237,7 +235,7 @@ def _print_log(
     printer = _Printer(output, with_drop=with_drop, keep=one_answer)
     status = Exit.FINISHED
     try:
-        cursor = _START if last is None else _print_last(log, query, last, printer)
+        cursor = LOG_START if last is None else _print_last(log, query, last, printer)
         _print_on(log, query, cursor, printer, follow=follow)
     except KeyboardInterrupt:
         status = Exit.INTERRUPTED
@@ -325,7 +323,7 @@ def _print_last(log: _RunLog | _SessionLog | _ManagerLog, query: "LogQuery", las
     if last:
         for page in reversed(pages):
             printer.show(page)
-    return end or _START
+    return end or LOG_START
 
 
 def _print_on(

@@ -5,7 +5,6 @@ standard output gets exactly one object, also for an error. Names and texts of u
 characters are printed as ``\x1b``, also into pipes, which often end at a terminal.
 """
 
-import errno
 import shlex
 import sys
 import traceback
@@ -32,14 +31,13 @@ from dropflow.errors import (
     UsageError,
 )
 from dropflow.failure import Problem, Severity
-from dropflow.files import replacing
+from dropflow.files import DISK_FULL, replacing
 from dropflow.formatting import plural, printable
 
 _QUIET_ERROR_LINES = 8
 """Lines of an error that ``--output quiet`` prints."""
 _SHOWN_PROBLEMS = 50
 """Problems of a graph that are printed, the worst first."""
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class OutputKind(StrEnum):
@@ -238,7 +236,7 @@ def output_file(path: Path) -> Iterator[BinaryIO]:
         with replacing(path) as stream:
             yield stream
     except OSError as error:
-        hint = "make room, or name another file" if error.errno in _FULL else "name another file"
+        hint = "make room, or name another file" if error.errno in DISK_FULL else "name another file"
         raise BadFileError(f"cannot be written: {error.strerror or error}", where=str(path), hint=hint) from error
 
 

@@ -1,7 +1,6 @@
 """File drops: content in a file with a chosen name."""
 
 import contextlib
-import errno
 import glob
 import io
 import logging
@@ -28,11 +27,10 @@ from dropflow.data.store import IO, ContentWriter, Shield, Slot, common
 from dropflow.data.workspace import PART_FOLDER, Workspace
 from dropflow.errors import BadFileError, BadParameterError, StorageError
 from dropflow.execution.content_location import Handle
-from dropflow.files import force_to_disk
+from dropflow.files import DISK_FULL, force_to_disk
 from dropflow.graph.components import Component, Parameter, Port, find, read
 from dropflow.graph.templates import Kind, Template
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 _MODE = 0o666
 """Mode of new files, before the umask: the files get their final names when they are committed."""
@@ -204,7 +202,7 @@ class FileWriter:
             try:
                 done += self._open().write(block[done:])
             except OSError as error:
-                if error.errno not in _FULL or self._overflow is None:
+                if error.errno not in DISK_FULL or self._overflow is None:
                     raise storage_error("write", self._path, error) from error
                 self._move(self._overflow())
         self._size += done

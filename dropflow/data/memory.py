@@ -25,7 +25,7 @@ from dropflow.data.store import IO, ContentWriter, Slot, common
 from dropflow.errors import BadParameterError
 from dropflow.execution.content_location import Handle
 from dropflow.files import PICKLE_PROTOCOL
-from dropflow.graph.components import Component, Parameter, Port, Unset, Unusable, convert_field, expand
+from dropflow.graph.components import TEXT_TYPES, Component, Parameter, Port, Unset, Unusable, convert_field, expand
 from dropflow.graph.templates import Argument, Kind, Template
 from dropflow.host.memory import host_memory
 
@@ -57,7 +57,6 @@ END = Component(
     parameters=(_BASE_NAME, *common(persists=False)),
     ports=IO,
 )
-_TEXTS = frozenset({"string", "str", "password", "select", ""})
 _PICKLE_START = b"\x80"
 _SHOWN_CHARACTERS = 60
 """Characters of a value in a message."""
@@ -218,7 +217,7 @@ def initial_value(template: Template) -> tuple[bytes, bool]:
     try:
         value = expand(argument.value)
         if value is None or (isinstance(value, str) and value.strip() in ("", "None")):
-            return b"", kind in _TEXTS
+            return b"", kind in TEXT_TYPES
         return _content(value, kind)
     except Unusable as problem:
         raise BadParameterError(
@@ -231,7 +230,7 @@ def initial_value(template: Template) -> tuple[bytes, bool]:
 
 
 def _content(value: Any, kind: str) -> tuple[bytes, bool]:
-    if kind in _TEXTS:
+    if kind in TEXT_TYPES:
         return str(value).encode(), True
     if kind == "raw" and isinstance(value, str):
         return _unbase64(value) or value.encode(), False

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dropflow.errors import AppError, BadFileError, StorageError, UsageError
-from dropflow.files import content_digest
+from dropflow.files import DISK_FULL, content_digest
 
 _BLOCK_BYTES = 1 << 20
 """Bytes that are read at once for a checksum."""
@@ -31,7 +31,6 @@ _HINTS = {
     errno.ENAMETOOLONG: "choose a shorter name",
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
 }
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 _ALMOST_FULL = 1_000_000
 """Bytes. A program that fails to write a block may leave less than the block."""
 
@@ -169,7 +168,7 @@ def storage_error(doing: str, path: str | Path, error: OSError) -> StorageError:
     """
     reason = error.strerror or str(error)
     hint = _HINTS.get(error.errno or 0, "")
-    if error.errno in _FULL:
+    if error.errno in DISK_FULL:
         hint = f"{_free(path)} left on that file system: make room, or choose another place"
     return StorageError(f"cannot {doing} {path}: {reason}", hint=hint)
 

@@ -7,7 +7,7 @@ import msgspec
 
 _MOST_IN_JOURNAL = 1024
 """Most bytes of a content in memory that is recorded as a whole: little compared with other costs of a drop."""
-_HERE = "./"
+HERE = "./"
 
 
 class Handle(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
@@ -80,14 +80,14 @@ class ContentRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """
         location = handle.location
         if location.startswith(directory):
-            location = _HERE + location[len(directory) :]
+            location = HERE + location[len(directory) :]
         body = handle.body if handle.size <= _MOST_IN_JOURNAL else b""
         return cls(handle.kind, location, handle.size, handle.checksum, handle.text, body, handle.missing)
 
     @property
     def is_inside(self) -> bool:
         """Whether it is below the session directory."""
-        return self.location.startswith(_HERE)
+        return self.location.startswith(HERE)
 
     def in_directory(self, directory: Path) -> Handle | None:
         """Return the content for a later process, or None if it was only in the memory of an earlier process.
@@ -100,8 +100,8 @@ class ContentRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
         if self.kind == "shm" or (self.kind == "bytes" and len(self.body) < self.size):
             return None
         location = self.location
-        if location.startswith(_HERE):
-            location = str(directory / location[len(_HERE) :])
+        if location.startswith(HERE):
+            location = str(directory / location[len(HERE) :])
         return Handle(
             kind=self.kind,
             body=self.body,

@@ -135,3 +135,7 @@ class StreamOpened(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 ResultSink = Callable[[Sequence[StreamOpened | AttemptResult]], None]
 """Takes the results of a runner, and what its attempts open, in order; called from any thread."""
+
+
+def discard_results(_: Sequence[StreamOpened | AttemptResult]) -> None:
+    """Stand in for the sink of a runner that has not been started."""

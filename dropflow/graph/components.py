@@ -28,7 +28,7 @@ _REFERENCE = re.compile(r"\$(DLG_\w+)")
 _SEPARATORS = re.compile(r"[\s_.-]+")
 _TRUE = frozenset({"true", "1"})
 _FALSE = frozenset({"false", "0"})
-_TEXTS = frozenset({"string", "str", "password", "select", ""})
+TEXT_TYPES = frozenset({"string", "str", "password", "select", ""})
 _INTEGERS = ("integer", "int")
 _SHOWN_CHARACTERS = 60
 """Characters of a value in a message."""
@@ -131,7 +131,7 @@ def is_empty(value: Any, type_: str = "String") -> bool:
     if not isinstance(value, str):
         return False
     text = value.strip()
-    return not text or (text == "None" and type_.lower() not in _TEXTS)
+    return not text or (text == "None" and type_.lower() not in TEXT_TYPES)
 
 
 def expand(value: Any, environment: Mapping[str, str] | None = None) -> Any:

@@ -7,7 +7,7 @@ from typing import Any, TypeGuard, TypeVar
 
 import msgspec
 
-from dropflow.graph.templates import TWO_PORTS, Argument, Axis, Kind, Template
+from dropflow.graph.templates import DEFAULT_TRIES, TWO_PORTS, Argument, Axis, Kind, Template
 
 CONTAINERS: Mapping[str, str] = MappingProxyType(
     {
@@ -244,7 +244,7 @@ def template_of(drop: Mapping[str, Any], oid: str) -> tuple[Template, list[Wrong
         weight=_exact(weight, shared, kind),
         cpus=read.number("num_cpus", int, 1),
         error_threshold=read.number("input_error_threshold", float, 0.0),
-        tries=read.number("n_tries", int, 1),
+        tries=read.number("n_tries", int, DEFAULT_TRIES),
         effective_inputs=read.number("n_effective_inputs", int, -1),
         block_skip=read.truth("block_skip") or False,
         persist=read.truth("persist" if "persist" in shared else "precious"),

@@ -20,6 +20,8 @@ Their kind does not matter: editors make new fields of an application its argume
 RANKS_FIELD = "ranks_per_node"
 GPU_FIELD = "num_gpus"
 """Field of an application that declares how many GPUs it needs."""
+DEFAULT_TRIES = 1
+"""Attempts of a drop that fail before it is in ERROR, if its node does not say how many."""
 _LARGEST_NEED = 2**31 - 1
 """Most processors, or GPUs, that count: columns of plans have 32 bits for them."""
 
@@ -145,7 +147,7 @@ class Template(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     weight: float = 1.0
     cpus: int = 1
     error_threshold: float = 0.0
-    tries: int = 1
+    tries: int = DEFAULT_TRIES
     effective_inputs: int = -1
     block_skip: bool = False
     persist: bool | None = None

@@ -52,7 +52,6 @@ _SHOWN_FILES = 500
 """Files of a directory that are listed."""
 _MOST_COLUMN_VALUES = 20_000
 """Values of an array with one column, since each is read alone."""
-_CARDS = ("OBJECT", "TELESCOP", "INSTRUME", "DATE-OBS", "BUNIT")
 
 
 _Find = Callable[[Source, PreviewQuery, Preview], Shown]

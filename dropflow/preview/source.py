@@ -20,6 +20,8 @@ from msgspec import Meta
 
 from dropflow.errors import BadFileError, install_hint
 
+HEAD_BYTES = 4
+"""Bytes of the length before each message between a node and its preview worker."""
 PICTURE_LIMIT = 8 * 1024 * 1024
 """Bytes of the largest picture file that a page shows."""
 

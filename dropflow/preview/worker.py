@@ -21,10 +21,16 @@ import msgspec
 
 from dropflow.errors import BadFileError
 from dropflow.preview.look import picture, preview
-from dropflow.preview.source import BytesSource, DirectorySource, OpenFileSource, PreviewAnswer, PreviewRequest, Source
+from dropflow.preview.source import (
+    HEAD_BYTES,
+    BytesSource,
+    DirectorySource,
+    OpenFileSource,
+    PreviewAnswer,
+    PreviewRequest,
+    Source,
+)
 
-_HEAD = 4
-"""Bytes of the length before each message."""
 _NICENESS = 5
 """Niceness that is added to this process, so that attempts get the processors first."""
 _DOWNLOAD = "download it"
@@ -47,14 +53,14 @@ def main(descriptor: int, memory: int, seconds: int) -> None:
     decoder = msgspec.msgpack.Decoder(PreviewRequest)
     with socket.socket(fileno=descriptor) as link:
         while True:
-            head, descriptors, _, _ = socket.recv_fds(link, _HEAD, 1)
+            head, descriptors, _, _ = socket.recv_fds(link, HEAD_BYTES, 1)
             if not head:
                 return
             length = int.from_bytes(head, "big")
             request = decoder.decode(link.recv(length, socket.MSG_WAITALL))
             allow(seconds)
             body = _encoded(answer(request, descriptors[0] if descriptors else None, memory))
-            link.sendall(len(body).to_bytes(_HEAD, "big") + body)
+            link.sendall(len(body).to_bytes(HEAD_BYTES, "big") + body)
 
 
 def answer(request: PreviewRequest, descriptor: int | None, memory: int) -> PreviewAnswer:

@@ -25,7 +25,7 @@ from dropflow.errors import BadParameterError, LinkError, ResultLostError, Worke
 from dropflow.execution.chains import LONG_SECONDS, members, not_begun
 from dropflow.execution.executor_spec import ExecutorSpec
 from dropflow.execution.session_inputs import Inbox
-from dropflow.execution.tasks import AttemptResult, ResultSink, StreamOpened, Task
+from dropflow.execution.tasks import AttemptResult, ResultSink, StreamOpened, Task, discard_results
 from dropflow.failure import Failure, summary_of
 from dropflow.graph.physical import IntColumn
 from dropflow.runners.backlog import ExpectedSeconds
@@ -454,7 +454,7 @@ class ExternalRunner:
         self._inbox: Inbox[Callable[[], None]] = Inbox()
         self._commands: deque[Callable[[], None]] = deque()
         """Taken from the inbox, and not called yet."""
-        self._deliver: ResultSink = _discard
+        self._deliver: ResultSink = discard_results
         self._thread = threading.Thread(target=self._serve, name="engine", daemon=True)
         self._is_closed = self._ending = False
         # Of the thread.
@@ -703,10 +703,6 @@ class ExternalRunner:
     def _deliver_results(self, results: Sequence[StreamOpened | AttemptResult]) -> None:
         if results and not self._ending:
             self._deliver(results)
-
-
-def _discard(_: Iterable[StreamOpened | AttemptResult]) -> None:
-    """Stand in for the sink of a runner that has not been started."""
 
 
 # Addresses of engines: ``tcp://host:8786`` of a Dask scheduler, ``host:6379`` of a Ray cluster.

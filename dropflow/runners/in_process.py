@@ -10,7 +10,7 @@ from dropflow.errors import InternalError, WorldError
 from dropflow.execution.chains import LONG_SECONDS, largest_needs, members, not_begun, rest_not_begun, with_input
 from dropflow.execution.interfaces import Executor, Runner
 from dropflow.execution.priority_queue import ANSWER_SECONDS, PriorityQueue, should_await_successors
-from dropflow.execution.tasks import AttemptResult, ResultSink, StreamOpened, Task
+from dropflow.execution.tasks import AttemptResult, ResultSink, StreamOpened, Task, discard_results
 from dropflow.failure import Failure, summary_of
 from dropflow.graph.templates import ResourceNeeds, Template, needs_of
 from dropflow.host.memory import host_memory
@@ -223,7 +223,7 @@ class ThreadRunner:
         """Number of calls of `submit`, also with no attempts."""
         self._clock = SystemClock()
         self._threads = [self._thread() for _ in range(threads)]
-        self._deliver: ResultSink = _discard
+        self._deliver: ResultSink = discard_results
 
     def start(self, deliver: ResultSink) -> None:
         """Start the threads."""
@@ -429,7 +429,3 @@ class _ThreadAttempt(NamedTuple):
     needs: ResourceNeeds
     following: tuple[Task, ...]
     since: float
-
-
-def _discard(_: Sequence[StreamOpened | AttemptResult]) -> None:
-    """Stand in for the sink of a runner that has not been started."""

@@ -36,7 +36,7 @@ from dropflow.clock import Clock, SystemClock
 from dropflow.errors import DropflowError, InternalError, OutOfMemoryError, ResultLostError, WorkerStartError
 from dropflow.execution.drop_log import DropLog
 from dropflow.execution.executor_spec import ExecutorSpec
-from dropflow.execution.tasks import AttemptResult, ResultSink, StreamOpened, Task
+from dropflow.execution.tasks import AttemptResult, ResultSink, Task, discard_results
 from dropflow.failure import Failure, summary_of
 from dropflow.host.memory import counter_files, host_memory
 from dropflow.runners.backlog import MOST_AHEAD, PoolClock
@@ -520,7 +520,7 @@ class PooledRunner:
     def __init__(self, pool: WorkerPool, number: int, spec: ExecutorSpec) -> None:
         self.window = 2 * MOST_AHEAD * pool.size
         self._pool = pool
-        self._queue = RunnerQueue(number, spec, _discard)
+        self._queue = RunnerQueue(number, spec, discard_results)
         self._started = self._closed = False
 
     @property
@@ -580,10 +580,6 @@ class PooledRunner:
         self._closed = True
         if self._started and self._pool.command(lambda dispatcher: dispatcher.leave(self._queue)):
             self._queue.has_left.wait(stopped_after(_POOL_CLOSE_SECONDS))
-
-
-def _discard(_: Sequence[StreamOpened | AttemptResult]) -> None:
-    """Stand in for the sink of a runner that has not been started."""
 
 
 # Attempts run in worker processes that belong to one session.

@@ -27,7 +27,7 @@ from typing import IO
 
 import msgspec
 
-from dropflow.clock import SystemClock
+from dropflow.clock import MAX_SKEW_SECONDS, SystemClock
 from dropflow.errors import BadFileError, MissingDependencyError, UsageError
 from dropflow.formatting import format_size
 from dropflow.version import __version__
@@ -57,8 +57,6 @@ _HOSTS_AT_ONCE = 64
 """Hosts that are checked at the same time, each by one process of ssh."""
 _FEWEST_FREE_BYTES = 1 << 30
 """Free bytes below which the directory of a host is reported as too full."""
-_MAX_SKEW = 2.0
-"""Seconds by which clocks may differ, as for ``dropflow doctor``."""
 _OLDEST = (3, 11)
 _LOOPBACK = "127.0.0.1"
 _TUNNEL_PORTS = range(20_000, 32_768)
@@ -413,7 +411,7 @@ def _problems(host: SshHost, line: bytes, moment: float) -> list[HostProblem]:
         wrong.append((f"dropflow cannot be imported: {facts.error}", install))
     elif facts.version != __version__:
         wrong.append((f"it has dropflow {facts.version}, and this host {__version__}", install))
-    if abs(facts.time - moment) > _MAX_SKEW:
+    if abs(facts.time - moment) > MAX_SKEW_SECONDS:
         wrong.append((f"its clock differs by {facts.time - moment:+.1f} s", "set the clocks of both hosts by NTP"))
     if not facts.writable:
         wrong.append((f"{host.directory} cannot be written", "name another 'directory'"))

@@ -19,7 +19,7 @@ from dropflow.data.read import measure
 from dropflow.data.storage_errors import refuse_reading, storage_errors
 from dropflow.data.workspace import PART_FOLDER, Workspace
 from dropflow.errors import GoneError, StorageError
-from dropflow.execution.content_location import Handle
+from dropflow.execution.content_location import HERE, Handle
 from dropflow.files import force_to_disk
 from dropflow.host.memory import host_memory
 from dropflow.times.octets import read_receipts
@@ -33,7 +33,6 @@ MOST_IN_EVENT = 4096
 
 _FETCH_SECONDS = 60.0
 """Seconds to wait for the next bytes of a content."""
-_RELATIVE = "./"
 _log = logging.getLogger(__name__)
 _SECONDS = 5.0
 """Seconds that a file system may take to answer. The file system of a lost node may never answer."""
@@ -357,7 +356,7 @@ def portable(handle: Handle, workspace: Workspace) -> Handle:
     if not handle.final.startswith(f"{workspace.directory}/"):
         return handle
     relative = handle.final[len(workspace.directory) + 1 :]
-    return msgspec.structs.replace(handle, final=_RELATIVE + relative)
+    return msgspec.structs.replace(handle, final=HERE + relative)
 
 
 def here(handle: Handle, workspace: Workspace) -> Handle:
@@ -370,9 +369,9 @@ def here(handle: Handle, workspace: Workspace) -> Handle:
     """
     if "\0" in handle.final:
         raise StorageError(f"{handle.final!r} is not a path")
-    if not handle.final.startswith(_RELATIVE):
+    if not handle.final.startswith(HERE):
         return handle
-    final = f"{workspace.directory}/{handle.final[len(_RELATIVE) :]}"
+    final = f"{workspace.directory}/{handle.final[len(HERE) :]}"
     if ".." in Path(final).parts:
         raise StorageError(f"the path {handle.final!r} leaves the directory of the session")
     return msgspec.structs.replace(handle, final=final)

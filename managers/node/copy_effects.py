@@ -27,7 +27,7 @@ from dropflow.data.file import remove_part
 from dropflow.data.storage_errors import storage_errors
 from dropflow.data.workspace import Workspace
 from dropflow.errors import DropflowError
-from dropflow.execution.content_location import Handle
+from dropflow.execution.content_location import HERE, Handle
 from dropflow.execution.session import Session
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
@@ -51,7 +51,6 @@ from managers.node.downloads import refuse_changed
 from managers.owner_thread import MachineOwner
 from managers.recovery.records import pack_column, unpack_column
 
-_HERE = "./"
 _HELD = "held.msgpack"
 
 Version = tuple[int, int]
@@ -161,13 +160,13 @@ class CopyRecords:
     def _relative(self, handle: Handle) -> Handle:
         location, directory = handle.location, f"{self._workspace.directory}/"
         if location.startswith(directory):
-            location = _HERE + location[len(directory) :]
+            location = HERE + location[len(directory) :]
         return portable(msgspec.structs.replace(handle, location=location), self._workspace)
 
     def _absolute(self, handle: Handle) -> Handle:
         location = handle.location
-        if location.startswith(_HERE):
-            location = f"{self._workspace.directory}/{location[len(_HERE) :]}"
+        if location.startswith(HERE):
+            location = f"{self._workspace.directory}/{location[len(HERE) :]}"
         return here(msgspec.structs.replace(handle, location=location), self._workspace)
 
 

@@ -23,13 +23,11 @@ from dropflow.data.read import open_file
 from dropflow.data.remote import url_of
 from dropflow.errors import BadFileError, GoneError, PreviewError, StorageError, WorldError
 from dropflow.execution.content_location import Handle
-from dropflow.preview.source import Preview, PreviewAnswer, PreviewQuery, PreviewRequest, picture_type
+from dropflow.preview.source import HEAD_BYTES, Preview, PreviewAnswer, PreviewQuery, PreviewRequest, picture_type
 from managers.node.downloads import refuse_changed
 
 _log = logging.getLogger(__name__)
 
-_HEAD = 4
-"""Bytes of the length before each message."""
 _LONGEST = 16 << 20
 """Most bytes of an answer: a picture file has 8 MB at most."""
 _PREVIEW_PROCESSES = 2
@@ -253,9 +251,9 @@ class _Process:
         body = msgspec.msgpack.encode(request)
         try:
             self._link.settimeout(self._limits.seconds)
-            socket.send_fds(self._link, [len(body).to_bytes(_HEAD, "big")], descriptors)
+            socket.send_fds(self._link, [len(body).to_bytes(HEAD_BYTES, "big")], descriptors)
             self._link.sendall(body)
-            length = int.from_bytes(self._received(_HEAD, deadline), "big")
+            length = int.from_bytes(self._received(HEAD_BYTES, deadline), "big")
             if length > _LONGEST:
                 raise self._failed(f"answered with {length:,} bytes")
             answer = msgspec.msgpack.decode(self._received(length, deadline), type=PreviewAnswer)

@@ -1,6 +1,5 @@
 """Names in files of all versions: categories, parameters and kinds of fields, with their canonical names."""
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
@@ -8,6 +7,7 @@ from msgspec.structs import replace
 
 from dropflow.failure import Problem, Severity
 from dropflow.formatting import did_you_mean, plural
+from dropflow.graph.components import fold
 from translator.formats.json_document import NodeRecord, Records
 from translator.logical import Field, NodeKind
 from translator.problem_codes import problem
@@ -78,7 +78,6 @@ PARAMETER_TYPES: Mapping[str, str] = {
 """Kinds of parameters by their names in lower case: full names, the short ones of V4, and mixtures."""
 
 _FUNCTION_CLASS = "PyFuncApp"
-_SEPARATORS = re.compile(r"[\s_.-]+")
 _CATEGORIES = {name.lower(): name for name in (*KINDS, *RENAMED_CATEGORIES)}
 Nature = tuple[str, NodeKind]
 """Canonical category and kind of a node."""
@@ -92,11 +91,6 @@ _BY_TYPE = {
 _DATA_CLASSES = ("data", "drops")
 _MOST_SUGGESTIONS = 100
 """Unknown categories of one file that are compared with the known ones for a suggestion."""
-
-
-def fold(name: str) -> str:
-    """Return `name` in lower case without separators: equal for ``Execution time`` and ``ExecutionTime``."""
-    return _SEPARATORS.sub("", name).lower()
 
 
 _APP_CLASS = {fold(old): "dropclass" for old in ("appclass", "Application class", "dropclass")}

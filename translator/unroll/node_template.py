@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from dropflow.graph.templates import GPU_FIELD, TWO_PORTS, Argument, Kind, Template
+from dropflow.graph.templates import DEFAULT_TRIES, GPU_FIELD, TWO_PORTS, Argument, Kind, Template
 from translator.logical import Field, LogicalNode, NodeKind
 from translator.problem_codes import problem
 from translator.unroll.levels import Findings, Levels, is_on, pointer, quantity, whole
@@ -75,7 +75,7 @@ def template_of(node: LogicalNode, levels: Levels, findings: Findings) -> Templa
         weight=quantity(node, "data_volume" if is_data else "execution_time", 1.0, findings),
         cpus=1 if is_data else whole(node, "num_cpus", 1, findings, lowest=1),
         error_threshold=quantity(node, "input_error_threshold", 0.0, findings, highest=100.0),
-        tries=whole(node, "n_tries", 1, findings, lowest=1),
+        tries=whole(node, "n_tries", DEFAULT_TRIES, findings, lowest=1),
         effective_inputs=whole(node, "n_effective_inputs", -1, findings, lowest=-1),
         block_skip=is_on(node.value("block_skip", default=False)),
         persist=_persist(node),

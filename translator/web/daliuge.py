@@ -31,7 +31,7 @@ from dropflow.web.frame import redirect
 from translator.options import DEFAULT_ALGORITHM
 from translator.parameters import substitute
 from translator.problem_codes import BAD_PARTITION, problem
-from translator.web.forms import Form, read_form, whole_number
+from translator.web.forms import Form, form_of, whole_number
 from translator.web.records import DeployRequest, TranslateQuery, TranslationInfo
 from translator.web.translator_service import TranslatorService
 
@@ -320,25 +320,25 @@ class _DaliugeHandlers:
         self._streams = streams
 
     def unroll(self, call: Request) -> Response:
-        form = _form(call)
+        form = form_of(call)
         refuse_errors(_unroll_findings(form))
         query = TranslateQuery(name=_name(form, "lg_name"), prefix=form.text("oid_prefix")[:100], algorithm="none")
         return self._drops(_content(form, "lg"), query)
 
     def fill(self, call: Request) -> Response:
-        return _fill(_form(call), self._service.limits.depth)
+        return _fill(form_of(call), self._service.limits.depth)
 
     def partition(self, call: Request) -> Response:
-        form = _form(call)
+        form = form_of(call)
         return self._partitioned(form, _content(form, "pgt"), _name(form, "pgt_name"))
 
     def unroll_and_partition(self, call: Request) -> Response:
-        form = _form(call)
+        form = form_of(call)
         refuse_errors(_unroll_findings(form))
         return self._partitioned(form, _content(form, "lg"), _name(form, "lg_name"))
 
     def map_to_nodes(self, call: Request) -> Response:
-        form = _form(call)
+        form = form_of(call)
         problems: list[Problem] = []
         count = whole_number(form, "num_islands", 1, least=0, most=MOST_PARTS, problems=problems)
         hosts = [name.strip() for name in form.text("nodes").split(",") if name.strip()]
@@ -425,10 +425,6 @@ class _DaliugeHandlers:
         """Translate a graph and wait for the result."""
         with self._streams.slot():
             return self._service.result(self._service.submit(content, query).id)
-
-
-def _form(call: Request) -> Form:
-    return read_form(call.body, call.headers.get("Content-Type", ""))
 
 
 def _name(form: Form, field: str) -> str:

@@ -13,6 +13,7 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
+from dropflow.api.routes import Request
 from dropflow.errors import HttpError
 from dropflow.failure import Problem
 from translator.problem_codes import BAD_PARTITION, problem
@@ -52,6 +53,11 @@ class Form(msgspec.Struct, frozen=True):
             return self.fields.get(name, default.encode()).decode().strip()
         except UnicodeDecodeError as error:
             raise HttpError(400, f"the field {name!r} is not UTF-8", where=name) from error
+
+
+def form_of(call: Request) -> Form:
+    """Return the form in the body of a request. Raises as `read_form`."""
+    return read_form(call.body, call.headers.get("Content-Type", ""))
 
 
 def read_form(body: bytes, content_type: str) -> Form:

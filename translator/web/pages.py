@@ -28,7 +28,7 @@ from translator.problem_codes import BAD_PARTITION, problem
 from translator.repository import fetch_file, is_repository_address, list_graphs, parse_address
 from translator.web.api_v1 import download_routes
 from translator.web.daliuge import read_eagle
-from translator.web.forms import Form, read_form
+from translator.web.forms import Form, form_of
 from translator.web.launch_form import launch_groups, posted_submission, posted_values
 from translator.web.records import (
     DeployRequest,
@@ -171,12 +171,12 @@ class _PageHandlers:
         return page_response(self._templates.render("list", translations=self._service.all()), call)
 
     def eagle(self, call: Request) -> Response:
-        form = _form(call)
+        form = form_of(call)
         source, query, notes = read_eagle(form)
         return redirect(_address(self._service.submit(source, query, notes=notes)))
 
     def upload(self, call: Request) -> Response:
-        form = _form(call)
+        form = form_of(call)
         source, name = form.fields.get("graph", b""), form.files.get("graph", "")
         pasted = form.fields.get("text", b"")
         if not source.strip():
@@ -187,7 +187,7 @@ class _PageHandlers:
         return redirect(_address(info, manager=form.text("manager")[:1024]))
 
     def repository(self, call: Request) -> Response:
-        form = _form(call)
+        form = form_of(call)
         text = form.text("address")[:2048].strip()
         if not is_repository_address(text):
             hint = "give git+https://HOST/ORG/REPO, or the address of a page of a file at GitHub or GitLab"
@@ -279,7 +279,7 @@ class _PageHandlers:
         return info if problems else self._service.again(info.id, fill=fill, partition=partition, submission=submission)
 
     def launch(self, call: Request, *, aim: Literal["again", "deploy", "forecast"]) -> Response:
-        form = _form(call)
+        form = form_of(call)
         info = self._service.get(call.path["translation"])
         problems: list[Problem] = []
         submission = posted_submission(form, info.submission, problems)
@@ -321,7 +321,3 @@ class _PageHandlers:
     def delete(self, call: Request) -> Response:
         self._service.delete(call.path["translation"])
         return redirect("/translations")
-
-
-def _form(call: Request) -> Form:
-    return read_form(call.body, call.headers.get("Content-Type", ""))
