@@ -1,6 +1,7 @@
 """Snapshots of a session: how many drops are in each state, and where attempts are."""
 
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -422,7 +423,7 @@ def _cause_report(
         count=count,
         took_along=along,
         attempts=core.drops.attempt(cause),
-        log=str(log) if log.exists() else "",
+        log=str(log) if os.path.exists(log) else "",  # noqa: PTH110 - Path raises if it may not look there
         row=row,
     )
 

@@ -1,5 +1,6 @@
 """Records about a session on this node that clients get: rows, details, counts, results."""
 
+import os
 import secrets
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -263,7 +264,7 @@ def detail_of(
         ),
         input_count=int(before.ptr[row + 1] - before.ptr[row]),
         output_count=int(after.ptr[row + 1] - after.ptr[row]),
-        has_log=(logs / f"{drop_file_name(name)}.log").exists(),
+        has_log=os.path.exists(logs / f"{drop_file_name(name)}.log"),  # noqa: PTH110 - Path raises if it may not look there
         has_data=not is_app and handle is not None and handle.kind != "null",
         parameters={argument.name: _text(argument.value) for argument in template.arguments},
         missing=missing,

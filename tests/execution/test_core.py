@@ -29,6 +29,7 @@ from dropflow.execution.events import (
     Stopped,
 )
 from dropflow.execution.invariants import check
+from dropflow.execution.statistics import cause_reports
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
@@ -369,6 +370,16 @@ def test_explain_names_the_root_cause() -> None:
     core.handle([Failed(0, 1, BOOM)])
 
     assert "the error started at drawing_A_0" in explain(core, row(graph, "C")).lines
+
+
+def test_a_failure_is_reported_although_its_log_cannot_be_looked_for() -> None:
+    """A directory without rights, or on a disk that fails, must not keep a session from its end."""
+    graph = draw("A -> b -> C")
+    core, _ = begin(graph)
+    core.handle([Failed(0, 1, BOOM)])
+    (report,) = cause_reports(graph, core, f"/{'x' * 300}", {0: BOOM})
+
+    assert (report.text, report.log) == (BOOM.text, "")
 
 
 def test_explain_names_the_application_that_chose_to_skip() -> None:
