@@ -361,14 +361,14 @@ def recover_all(sessions: Path, node: str) -> dict[str, FinishedSession | Damage
     remove_rest(sessions)
     for path in sorted(path for path in sessions.iterdir() if path.is_dir() and not path.name.startswith(REMOVED)):
         directory = SessionDirectory(path)
-        with suppress(DropflowError):  # if this fails, the session is damaged, which is found below
-            directory.next.settle()
-            directory.next.discard()
-        if directory.is_unprepared:
-            directory.discard()
-            continue
         session: FinishedSession | DamagedSession
         try:
+            with suppress(DropflowError):  # if this fails, the session is damaged, which is found below
+                directory.next.settle()
+                directory.next.discard()
+            if directory.is_unprepared:
+                directory.discard()
+                continue
             session = recover(directory, node)
         except Exception as error:  # noqa: BLE001 - whatever is wrong with one session, the others are served
             _log.warning("the session in %s cannot be read: %s", path, error)

@@ -17,7 +17,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from managers.deployment import Deployment
 from managers.node.directory import SessionEnd, read_checksummed, write_checksummed
-from managers.node.finished_sessions import FinishedSession, recover_all
+from managers.node.finished_sessions import DamagedSession, FinishedSession, recover_all
 from managers.node.manager import NodeManager
 from tests.managers.node.conftest import settle, until
 from tests.recovery_graphs import replacing
@@ -391,6 +391,15 @@ def test_files_that_were_replaced_are_no_results(stack: ExitStack, tmp_path: Pat
     (tmp_path / "killed" / "sessions" / "s" / "end.msgpack").unlink()
     check(_node(stack, tmp_path / "first"))
     check(_node(stack, tmp_path / "killed"))
+
+
+def test_a_directory_that_cannot_be_listed_does_not_keep_a_node_from_starting(tmp_path: Path) -> None:
+    """What is wrong with one session, whatever it is, is the finding of that session."""
+    (tmp_path / "s").mkdir()
+    (tmp_path / "s" / "files").write_bytes(b"no directory")
+    recovered = recover_all(tmp_path, "a")
+    assert isinstance(recovered["s"], DamagedSession)
+    assert "Not a directory" in recovered["s"].finding
 
 
 @pytest.mark.parametrize("name", ["deployment.json", "graph.dfg", "journal.dfj"])
