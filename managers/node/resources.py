@@ -19,6 +19,7 @@ from dropflow.clock import Clock
 from dropflow.data.repository import LocalRepository
 from dropflow.data.storage_errors import storage_errors
 from dropflow.data.workspace import SHARED_MEMORY
+from dropflow.errors import DropflowError
 from dropflow.execution.continuation import Continuation
 from dropflow.execution.session import Session, Watch
 from dropflow.files import force_to_disk
@@ -264,7 +265,7 @@ class LoadHistory:
         while not self._is_closed.wait(self._every if self._samples else 0.0):
             try:
                 self._samples.append(self._sample())
-            except OSError as error:  # the disk of the sessions is gone, for example
+            except (OSError, DropflowError) as error:  # the disk is gone, or a session does not answer in time
                 _log.warning("the load of this host cannot be measured: %s", error)
 
 

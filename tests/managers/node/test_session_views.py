@@ -21,7 +21,7 @@ from dropflow.api.drop_records import DropQuery
 from dropflow.api.event_stream import read_events
 from dropflow.api.node_records import LoadSample
 from dropflow.api.requests import QUEUED, RUNNING, DropStates, SubmitQuery
-from dropflow.errors import LinkError, ProtocolError
+from dropflow.errors import LinkError, ProtocolError, WorldError
 from dropflow.execution.core import Core
 from dropflow.execution.events import Begin
 from dropflow.execution.interfaces import Arrival, RemoteEvent
@@ -442,6 +442,8 @@ def test_samples_are_kept_in_a_ring() -> None:
         taken.append(len(taken))
         if len(taken) == 2:
             raise OSError("the disk is gone")
+        if len(taken) == 3:
+            raise WorldError("the session does not answer")
         if len(taken) >= 8:
             enough.set()
         return LoadSample(float(len(taken)), 0.0, 0, 0, 0, 0, 0, 0)
