@@ -10,6 +10,7 @@ import logging
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -204,7 +205,11 @@ class _Listener:
             self._seen(zeroconf, service_type, name)
 
     def _seen(self, zeroconf: "Zeroconf", service_type: str, name: str) -> None:
-        info = zeroconf.get_service_info(service_type, name, timeout=_ASK_MILLISECONDS)
+        from zeroconf import Error  # noqa: PLC0415 - see `Discovery.__init__`
+
+        info = None
+        with suppress(Error):  # any process of the network may announce a name that cannot be one
+            info = zeroconf.get_service_info(service_type, name, timeout=_ASK_MILLISECONDS)
         announcement = None if info is None else _read(self._role, info)
         if announcement is None:
             _log.warning("the zeroconf record of %s, announced as a %s, is not valid", name, self._role)

@@ -4,12 +4,16 @@ import queue
 import secrets
 from collections.abc import Iterator
 from functools import partial
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest.mock import MagicMock
 
 import pytest
+from zeroconf import BadTypeInNameException, ServiceStateChange
 
 from dropflow.api.node_records import ManagerInfo
 from dropflow.errors import WorldError
-from managers.discovery import TYPES, Announcement, Discovery, interfaces_of
+from managers.discovery import TYPES, Announcement, Discovery, _Listener, interfaces_of
 
 Pair = tuple[Discovery, Discovery]
 # Announcements of other tests on this machine arrive too; the key distinguishes ours.
@@ -71,6 +75,20 @@ def test_a_callback_that_raises_does_not_end_browsing(pair: Pair) -> None:
     )
 
     assert names.get(timeout=60) == "n2"
+
+
+@pytest.mark.parametrize("name", ["x", f"{'a' * 300}._dropflow-node._tcp.local."])
+def test_a_name_that_cannot_be_one_does_not_end_browsing(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Any process of the network may announce it: it is logged, and not raised in zeroconf's thread."""
+    refuse = MagicMock(side_effect=BadTypeInNameException(name))
+    listener = _Listener("node", MagicMock(), MagicMock())
+    listener.handle(
+        zeroconf=cast(Any, SimpleNamespace(get_service_info=refuse)),
+        service_type=TYPES["node"],
+        name=name,
+        state_change=ServiceStateChange.Added,
+    )
+    assert "is not valid" in caplog.text
 
 
 @pytest.mark.slow
