@@ -256,6 +256,8 @@ def fitting(work: GraphWork, machines: Machines, made: PlannedParts) -> PlannedP
         return made
     tasks = task_graph(work)
     part, limits = made.part[tasks.row].astype(np.int64), limits_for(tasks, machines, _ANY)
+    one = np.zeros(len(limits.island), dtype=np.int64)  # an island without work is no reason to move anything
+    limits = replace(limits, island=one, least_island=np.zeros(1), most_island=np.full(1, np.inf))
     if not limits.excess(part):
         return made
     state = _Refinement(tasks.nets, part, limits)

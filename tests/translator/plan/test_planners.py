@@ -321,6 +321,17 @@ def test_what_no_node_has_is_a_warning() -> None:
     assert judge(partition(graph, options, machines), machines).makespan_s == 2
 
 
+def test_what_no_node_has_moves_nothing_to_an_empty_island() -> None:
+    """A plan on one island stays as it is if an application asks for more processors than any node has."""
+    builder = GraphBuilder().app("A", weight=1).data("d", weight=100).app("B", weight=1, cpus=9)
+    graph = builder.connect("A", "d").connect("d", "B").build()
+    machines = Machines(nodes=(NodeCapacity(name="a", island="x"), NodeCapacity(name="b", cores=2, island="y")))
+
+    verdict = judge(plan(graph, PartitionOptions(parts=2), machines).graph, machines)
+
+    assert (verdict.nodes_used, verdict.bytes_moved) == (1, 0)
+
+
 def test_more_gpus_than_any_node_has_are_refused() -> None:
     """PT013 names the application and both numbers; nodes that the plan leaves out do not count."""
     graph, options = _declaring("num_gpus", 1, 4), PartitionOptions(parts=2)
