@@ -149,12 +149,16 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Entry(NamedTuple):
-    """What is at a path in a directory: whether it is executable or where a link leads, and a digest of a file."""
+    """What is at a path in a directory: whether it is executable or where a link leads, and a digest of a file.
+
+    Of a link out of the directory, `behind` is a digest of what is there.
+    """
 
     path: str
     kind: str
     target: str
     size: int
+    behind: str = ""
 
 
 class StoreUse(msgspec.Struct, frozen=True, kw_only=True):
@@ -732,16 +736,38 @@ def _listed(folder: str, entries: Iterator[_Entry]) -> bytes:
         ) from error
 
 
-def _walk(folder: str) -> Iterator[tuple[str, _Entry]]:
-    """Yield what is below a directory, in order: paths, and entries whose paths are relative to it."""
+def _walk(folder: str, known: dict[str, str] | None = None) -> Iterator[tuple[str, _Entry]]:
+    """Yield what is below a directory, in order: paths, and entries whose paths are relative to it.
+
+    `known` has the digests of what links out of the directory lead to.
+    """
+    root = os.path.realpath(folder)
+    known = {root: ""} if known is None else known
     for inner, path, status in below(folder):
         if stat.S_ISLNK(status.st_mode):
-            yield path, _Entry(inner, "l", os.readlink(path), 0)  # noqa: PTH115
+            yield path, _Entry(inner, "l", os.readlink(path), 0, _behind(path, root, known))  # noqa: PTH115
         elif stat.S_ISDIR(status.st_mode):
             yield path, _Entry(inner, "d", "", 0)
         else:
             kind = "x" if status.st_mode & stat.S_IXUSR else "f"
             yield path, _Entry(inner, kind, _file_digest(path), status.st_size)
+
+
+def _behind(link: str, root: str, known: dict[str, str]) -> str:
+    """Return a digest of what a link leads to; empty if that is in the directory `root` or around it, or not readable.
+
+    Programs follow links, so that the name alone does not tell what they read.
+    """
+    target = os.path.realpath(link)
+    if os.path.commonpath((target, root)) in (target, root) or not os.access(target, os.R_OK):
+        return ""
+    if target not in known:
+        known[target] = ""  # if links lead back to it
+        if os.path.isdir(target):  # noqa: PTH112 - text
+            known[target] = _digest(_listed(target, (entry for _, entry in _walk(target, known))))
+        elif os.path.isfile(target):  # noqa: PTH113 - text
+            known[target] = _file_digest(target)
+    return known[target]
 
 
 # Files.
