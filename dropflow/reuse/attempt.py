@@ -5,6 +5,7 @@ is the last one that runs (early cut-off). The executor asks before it runs an a
 the session and its core see an attempt like any other.
 """
 
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -294,7 +295,7 @@ def input_digest(handle: Handle, inside: str, *, trust_times: bool) -> str | Non
     if trust_times and handle.kind == "file" and not handle.location.startswith(inside):
         with suppress(OSError):
             status = Path(handle.location).stat()
-            return key_of(handle.location, status.st_size, status.st_mtime_ns)
+            return key_of(handle.location, status.st_size, status.st_mtime_ns, status.st_mode & stat.S_IXUSR)
     return digest_of(handle)
 
 
@@ -307,10 +308,11 @@ def _shown(inputs: Sequence[_AttemptInput]) -> list[KeyPart]:
 
 def _compare(attempt: AttemptContext, before: Record, now: Record) -> None:
     for output, old, new in zip(attempt.outputs, before.outputs, now.outputs, strict=True):
-        if (old.digest, old.kind) != (new.digest, new.kind):
+        if (old.input_digest, old.kind) != (new.input_digest, new.kind):
             raise ResultDiffersError(
                 f"{attempt.oid} gives another result for {output.oid} than the stored one: digest "
-                f"{new.digest or 'none'} now, {old.digest or 'none'} in session {before.session} on {before.host}",
+                f"{new.input_digest or 'none'} now, {old.input_digest or 'none'} in session {before.session} "
+                f"on {before.host}",
                 hint="if it is not a function of its inputs, set its field 'deterministic' to false; "
                 "otherwise find out which input the graph does not show, such as a file that it reads by name",
             )

@@ -148,7 +148,7 @@ def take_by_contents(plan: ReusePlan, store: ResultStore) -> None:
         for data, content in zip(written, record.outputs, strict=False):
             producers = graph.predecessors.ptr[data + 1] - graph.predecessors.ptr[data]
             if producers == 1 and content.kind != "null":
-                known[data] = graph.templates[graph.template[data]].name, content.digest, content.text
+                known[data] = graph.templates[graph.template[data]].name, content.input_digest, content.text
 
     for app, record in plan.taken.items():
         add(app, record)

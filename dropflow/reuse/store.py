@@ -102,6 +102,8 @@ class StoredContent(msgspec.Struct, frozen=True, array_like=True):
         of what is in it.
     body : bytes
         The content itself if it is small; otherwise it is in a file of the store.
+    executable : bool
+        Whether its owner can execute the file.
     """
 
     kind: str
@@ -109,6 +111,12 @@ class StoredContent(msgspec.Struct, frozen=True, array_like=True):
     size: int = 0
     text: bool = False
     body: bytes = b""
+    executable: bool = False
+
+    @property
+    def input_digest(self) -> str:
+        """What `digest_of` returns for it where it is an input."""
+        return _executable(self.digest) if self.executable else self.digest
 
     @property
     def is_apart(self) -> bool:
@@ -308,17 +316,18 @@ class ResultStore:
         if handle.kind == "directory":
             listing = _listed(handle.location, self._entries(handle.location, linked=linked))
             return StoredContent("directory", self.keep_bytes(listing), len(listing))
-        digest = digest_of(handle)
+        digest = _content_digest(handle)
         if digest is None:
             raise StorageError(f"contents of the kind {handle.kind} cannot be stored", where=handle.location)
         kind = _FILE if handle.kind == _FILE else "bytes"
+        body = b""
         if handle.size <= _INLINE:
-            return StoredContent(kind, digest, handle.size, handle.text, bytes(view(handle)))
-        if handle.kind == _FILE:
+            body = bytes(view(handle))
+        elif handle.kind == _FILE:
             self._keep_file(handle.location, digest, handle.size, linked=linked)
         else:
             self.keep_bytes(view(handle))
-        return StoredContent(kind, digest, handle.size, handle.text)
+        return StoredContent(kind, digest, handle.size, handle.text, body, _is_executable(handle))
 
     def keep_bytes(self, content: bytes | memoryview) -> str:
         """Have the store keep bytes, and return their digest."""
@@ -412,13 +421,15 @@ class ResultStore:
                     # A link would have the mode in the store, and in all other sessions, too.
                     self._copy(self._path("contents", entry.target), inner, linked=linked and entry.kind != "x")
                     if entry.kind == "x":
-                        os.chmod(inner, 0o700)  # noqa: PTH101
+                        _make_executable(inner)
 
     def _place_file(self, content: StoredContent, path: str, *, linked: bool) -> None:
         if content.is_apart:
-            self._copy(self._path("contents", content.digest), path, linked=linked)
+            self._copy(self._path("contents", content.digest), path, linked=linked and not content.executable)
         else:
             Path(path).write_bytes(content.body)
+        if content.executable:
+            _make_executable(path)
 
     def _copy(self, source: str, target: str, *, linked: bool) -> None:
         self._bring(source.rpartition("/")[2])
@@ -685,13 +696,18 @@ def _read_record(path: str) -> tuple[bytes, float] | None:
 
 
 def digest_of(handle: Handle) -> str | None:
-    """Return the digest of a content; None for what is still written, or is at a URL.
+    """Return the digest of a content, and of an executable file another one; None for open streams and URLs.
 
     Raises
     ------
     DropflowError
         It cannot be read.
     """
+    digest = _content_digest(handle)
+    return _executable(digest) if digest and _is_executable(handle) else digest
+
+
+def _content_digest(handle: Handle) -> str | None:
     if handle.kind in ("null", "bytes"):
         return _digest(handle.body)
     if handle.kind == "directory":
@@ -701,6 +717,15 @@ def digest_of(handle: Handle) -> str | None:
         return None
     with storage_errors("read", handle.location):
         return _file_digest(handle.location)
+
+
+def _executable(digest: str) -> str:
+    return key_of("executable", digest)
+
+
+def _is_executable(handle: Handle) -> bool:
+    with storage_errors("read", handle.location):
+        return handle.kind == _FILE and bool(os.stat(handle.location).st_mode & stat.S_IXUSR)  # noqa: PTH116
 
 
 def _digest(content: bytes | memoryview) -> str:
@@ -766,7 +791,7 @@ def _behind(link: str, root: str, known: dict[str, str]) -> str:
         if os.path.isdir(target):  # noqa: PTH112 - text
             known[target] = _digest(_listed(target, (entry for _, entry in _walk(target, known))))
         elif os.path.isfile(target):  # noqa: PTH113 - text
-            known[target] = _file_digest(target)
+            known[target] = digest_of(Handle(kind=_FILE, location=target)) or ""
     return known[target]
 
 
@@ -788,6 +813,12 @@ def _copy(source: str, target: str, *, linked: bool) -> None:
         if error.errno == errno.ENOENT:
             raise
         shutil.copyfile(source, target)
+
+
+def _make_executable(path: str) -> None:
+    """Let those execute a file who may read it: what a new file may be to others is the choice of this user."""
+    mode = os.stat(path).st_mode  # noqa: PTH116
+    os.chmod(path, mode | (mode & 0o444) >> 2)  # noqa: PTH101
 
 
 def _remove(path: str) -> bool:

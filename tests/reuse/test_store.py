@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from dropflow.execution.content_location import Handle
-from dropflow.reuse.store import digest_of
+from dropflow.reuse.store import ResultStore, digest_of
 
 
 @pytest.fixture
@@ -41,3 +41,28 @@ def test_other_links_count_by_their_names(folder: Path, link: str) -> None:
     before = _digest(folder)
     (folder.parent / "outside").write_text("2")
     assert _digest(folder) == before
+
+
+def _mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+@pytest.mark.parametrize("size", [0, 10, 10_000])
+def test_an_executable_file_comes_back_as_one(folder: Path, size: int, tmp_path: Path) -> None:
+    """With the mode that a new program of this user gets, alone and in a directory."""
+    store = ResultStore(tmp_path / "store")
+    script, text = folder / "run.sh", folder / "text"
+    for path, mode in ((script, 0o755), (text, 0o644)):
+        path.write_bytes(b"#" * size)
+        path.chmod(mode)
+    alone = [Handle(kind="file", location=str(path), size=size) for path in (script, text)]
+    both = Handle(kind="directory", location=str(folder))
+    for name, handle in (("alone.sh", alone[0]), ("alone", alone[1]), ("copy", both)):
+        kept = store.keep(handle, linked=False)
+        store.place(kept, str(tmp_path / name), linked=False)
+        assert digest_of(handle) == kept.input_digest
+    (tmp_path / "new").touch()
+    new = _mode(tmp_path / "new")
+    assert [_mode(tmp_path / name) for name in ("alone", "copy/text")] == [new, new]
+    assert [_mode(tmp_path / name) for name in ("alone.sh", "copy/run.sh")] == [new | (new & 0o444) >> 2] * 2
+    assert digest_of(alone[0]) != digest_of(alone[1])
