@@ -49,7 +49,8 @@ class ReuseSpec(msgspec.Struct, frozen=True, kw_only=True):
     always_run : mapping of int to str
         By template: why its results are never reused, although its key parts are known.
     keys : str
-        File with the keys that were known before anything ran, one row for each drop; empty if there is none.
+        File with the keys that were known before anything ran, one row for each drop, and the digests of inputs from
+        outside; empty if there is none. It is removed when such an input has changed.
     log : str
         File that names the drops whose results were taken.
     verify : float

@@ -5,6 +5,7 @@ is the last one that runs (early cut-off). The executor asks before it runs an a
 the session and its core see an attempt like any other.
 """
 
+import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -93,7 +94,9 @@ class AttemptReuse:
         self._inside = f"{spec.directory}/"
         self._store = ResultStore(reuse.store)
         self._log = ReuseLog(reuse.log)
-        self._keys = np.load(reuse.keys, mmap_mode="r") if reuse.keys else None
+        self._keys: Any = None
+        with suppress(FileNotFoundError):
+            self._keys = np.load(reuse.keys, mmap_mode="r")
         self._host = gethostname()
         outdated = outdated_modules(clock)
         self._nodes = [
@@ -185,9 +188,7 @@ class AttemptReuse:
         if task.attempt > 1:
             self._log.add(TakenResult(drop=task.drop, has_run=True))
         if self._has_changed(attempt, stored):
-            attempt.log(
-                "the result is not stored for later runs: an input was changed in its store meanwhile", "WARNING"
-            )
+            attempt.log("the result is not stored for later runs: an input was changed while it was read", "WARNING")
             return
         try:
             outputs = tuple(
@@ -220,8 +221,14 @@ class AttemptReuse:
         return attempt_key(own, attempt.task.index, inputs, ports)
 
     def _has_changed(self, attempt: AttemptContext, stored: StoredAttempt) -> bool:
-        """Return whether an input in a store is not what it was when the attempt began: it may have read either."""
-        if not any(source.handle is not None and source.handle.kind == "url" for source in attempt.task.inputs):
+        """Return whether an input from outside is not what it was when the attempt began: it may have read either."""
+        written = {link.target for link in attempt.plans.links}
+        outside = {
+            source.handle.kind
+            for source in attempt.task.inputs
+            if source.handle is not None and (source.handle.kind == "url" or source.template not in written)
+        }
+        if not outside & {"url", "file", "directory"}:
             return False
         own, inputs = self._nodes[attempt.task.template], self._inputs(attempt)
         return own is None or inputs is None or self._key(attempt, own, inputs) != stored.key
@@ -230,7 +237,17 @@ class AttemptReuse:
         return drop_name(self._reuse.graph, attempt.name, attempt.task.index)
 
     def _known_key(self, drop: int) -> str:
-        return "" if self._keys is None else known_key(self._keys[drop])
+        is_known = self._keys is not None and os.path.exists(self._reuse.keys)  # noqa: PTH110 - once an attempt
+        return known_key(self._keys[drop]) if is_known else ""
+
+    def _compare_with_plan(self, drop: int, digest: str) -> None:
+        """Remove the keys known before the run, in all processes, if they were made from another content of an input.
+
+        What is made from it would be stored under them, too.
+        """
+        before = "" if self._keys is None else known_key(self._keys[drop, 2:])
+        if before and not digest.endswith(before):
+            Path(self._reuse.keys).unlink(missing_ok=True)
 
     def _inputs(self, attempt: AttemptContext) -> list[_AttemptInput] | None:
         """Return port, name, class, digest and whether it is text of each input; None if one has no digest."""
@@ -250,6 +267,7 @@ class AttemptReuse:
                 return None
             if digest is None:
                 return None
+            self._compare_with_plan(edge.drop, digest)
             name = input_name(template.name, handle, self._inside)
             if handle is not None and handle.missing:
                 digest = f"{digest}, {handle.missing:.9g} missing"

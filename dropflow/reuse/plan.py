@@ -315,7 +315,10 @@ def begin_with(
     """
     graph, directory = plan.graph, repository.workspace.directory
     keys = f"{directory}/{_KEYS}"
-    np.save(keys, plan.keys)
+    roots = np.zeros_like(plan.keys)
+    for drop, (_, digest, _) in plan.contents.items():
+        roots[drop] = int(digest[-32:-16], 16), int(digest[-16:], 16)
+    np.save(keys, np.hstack([plan.keys, roots]))
     spec = _spec(graph, plan.nodes, store, directory, choices=choices, keys=keys)
     if not plan.taken:
         return spec, None  # without them nothing is spared, either

@@ -23,7 +23,7 @@ from dropflow.cli.run import ForecastReply
 from dropflow.execution.executor_spec import KeyPart
 from dropflow.files import REUSE_LOG
 from dropflow.graph.codec import load
-from dropflow.reuse import code
+from dropflow.reuse import code, plan
 from dropflow.reuse.attempt import differences
 from dropflow.reuse.code import CodeReader
 from dropflow.reuse.keys import node_keys
@@ -554,3 +554,40 @@ def test_a_result_without_all_data_is_not_taken_for_the_whole(tmp_path: Path) ->
         report = run_report(tmp_path / str(run)).results.results
         found.append((result.results[0].value(), [one.missing for one in report]))
     assert found == [("3", [0.25]), ("3", [0.25]), ("6", [0.0])]
+
+
+@pytest.mark.parametrize("when", ["before", "while"])
+def test_an_input_that_changes_in_a_run_leaves_no_wrong_result(
+    tmp_path: Path, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither for its reader nor for what follows: with the old content again, all is as of the old content."""
+    source, change = tmp_path / "input.txt", tmp_path / "change"
+    read = (
+        f"from pathlib import Path\ndef Read(input):\n    if Path({str(change)!r}).exists():\n"
+        f"        Path({str(change)!r}).rename({str(source)!r})\n    return Path(input).read_text()\n"
+    )
+    nodes = [
+        data("source", "File", filepath=str(source)),
+        function("Read", read, reads="path", encoding="utf-8"),
+        data("seen"),
+        function("Show", "def Show(input):\n    return f'is {input}'\n", reads="utf-8", encoding="utf-8"),
+        data("text"),
+    ]
+    graph = draw(tmp_path / "g.graph", nodes, "source > Read > seen > Show > text")
+    begin = plan.begin_with
+
+    def change_and_begin(*given: Any) -> Any:
+        begun = begin(*given)
+        if change.exists() and when == "before":
+            change.rename(source)
+        return begun
+
+    monkeypatch.setattr(plan, "begin_with", change_and_begin)
+    results = []
+    for number in range(2):
+        source.write_text("old")
+        if not number:
+            change.write_text("new!")
+        found = dropflow.run(graph, directory=tmp_path / f"run{number}", runner="inline", reuse=True, check=True)
+        results.append(found.results[0].value())
+    assert results == ["is new!", "is old"]
