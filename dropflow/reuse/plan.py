@@ -3,6 +3,7 @@
 Such drops are known when the session begins, as those of a session that continues (`dropflow.execution.continuation`).
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ from dropflow.errors import DropflowError
 from dropflow.execution.content_location import Handle
 from dropflow.execution.content_table import kept_drops
 from dropflow.execution.continuation import Continuation
+from dropflow.execution.drop_rules import decide_app, decide_data, effective_inputs
 from dropflow.execution.events import KnownStates
 from dropflow.execution.executor_spec import ReuseSpec
 from dropflow.files import REUSE_LOG
@@ -142,9 +144,11 @@ def take_by_contents(plan: ReusePlan, store: ResultStore) -> None:
     """
     graph, is_order = plan.graph, _is_order(plan.graph)
     known = plan.contents
+    skips: Counter[int] = Counter()
 
     def add(app: int, record: Record) -> None:
         written = [data for data, link in _edges(graph.successors, app) if not is_order[link]]
+        skips.update(written[place] for place in record.skipped if place < len(written))
         for data, content in zip(written, record.outputs, strict=False):
             producers = graph.predecessors.ptr[data + 1] - graph.predecessors.ptr[data]
             if producers == 1 and content.kind != "null":
@@ -154,6 +158,9 @@ def take_by_contents(plan: ReusePlan, store: ResultStore) -> None:
         add(app, record)
     running = []
     for app in reversed(plan.running):
+        if _is_skipped(graph, app, skips):
+            skips.update(graph.successors.of(app))
+            continue
         node = plan.nodes[graph.template[app]]
         inputs = [(data, link) for data, link in _edges(graph.predecessors, app) if not is_order[link]]
         stored = None
@@ -171,6 +178,26 @@ def take_by_contents(plan: ReusePlan, store: ResultStore) -> None:
         else:
             running.append(app)
     plan.running = running[::-1]
+
+
+def _is_skipped(graph: PhysicalGraph, app: int, skips: Counter[int]) -> bool:
+    """Return whether an application is in a branch that is not taken. `skips` counts producers that skip a drop."""
+    before = graph.predecessors
+
+    def state_of(data: int) -> DropState:
+        block_skip = graph.templates[graph.template[data]].block_skip
+        return decide_data(errors=0, skips=skips[data], producers=len(before.of(data)), block_skip=block_skip)
+
+    inputs = before.of(app)
+    template = graph.templates[graph.template[app]]
+    decision = decide_app(
+        errors=0,
+        skips=sum(state_of(int(data)) is DropState.SKIPPED for data in inputs),
+        effective=effective_inputs(template.effective_inputs, len(inputs)),
+        threshold=template.error_threshold,
+        block_skip=template.block_skip,
+    )
+    return decision is DropState.SKIPPED
 
 
 class _OutsideContents:

@@ -290,6 +290,12 @@ def square(x: int) -> int:
 
 
 @dropflow.app
+def is_small(x: int) -> bool:
+    """Return whether a number is below ten."""
+    return x < 10
+
+
+@dropflow.app
 def joined(values: list[int]) -> str:
     """Return the numbers as text."""
     return " ".join(map(str, values))
@@ -311,6 +317,17 @@ def test_a_forecast_counts_applications_that_wait_for_their_inputs(tmp_path: Pat
 
     assert (squares.runs, squares.waits, squares.reused) == (1, 3, 0)
     assert squares.reasons == ("not run before", "Each may give it other inputs")
+
+
+def test_a_forecast_leaves_out_a_branch_that_is_not_taken(tmp_path: Path) -> None:
+    """An unchanged graph runs nothing."""
+    with Graph("branch") as graph:
+        small, large = graph.branch(is_small, numbers_of(3))
+        square(square(large))
+        square(small)
+    graph.run(directory=tmp_path / "run", runner="inline", reuse=True, check=True)
+    found = local_run.foresee(graph.translate().graph, RunOptions(runner="inline", reuse=True))
+    assert [(one.node, one.runs, one.waits) for one in found if one.runs or one.waits] == []
 
 
 def test_one_more_copy_of_a_scatter_is_computed_alone(tmp_path: Path) -> None:
