@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 
 from dropflow.files import REUSE_LOG, private_opener
+from dropflow.formatting import plural
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 
@@ -37,6 +38,8 @@ class TakenResult(msgspec.Struct, frozen=True, omit_defaults=True):
         Whether its outputs were put into the session; otherwise nothing reads them.
     reason : str
         Why it has run, if it ran before.
+    lack : str
+        Why what it gave is not stored.
     """
 
     drop: int
@@ -47,6 +50,7 @@ class TakenResult(msgspec.Struct, frozen=True, omit_defaults=True):
     is_needed: bool = True
     has_run: bool = False
     reason: str = ""
+    lack: str = ""
 
     @classmethod
     def of(cls, drop: int, record: "Record") -> Self:
@@ -82,6 +86,14 @@ class ReuseLog:
 def taken_results(directory: str | Path) -> Mapping[int, TakenResult]:
     """Return the applications of a session whose results were taken, by their row."""
     return {drop: taken for drop, taken in _all(directory).items() if not taken.has_run}
+
+
+def lack_note(directory: str | Path) -> str:
+    """Return a note about results of a session that could not be stored; empty if all were."""
+    lacks = [result.lack for result in _all(directory).values() if result.lack]
+    if not lacks:
+        return ""
+    return f"the next run computes {plural(len(lacks), 'application')} again, as not all could be stored: {lacks[0]}"
 
 
 def _all(directory: str | Path) -> Mapping[int, TakenResult]:

@@ -294,7 +294,7 @@ def foresee(
 
 def _with_reused(result: SessionResult, directory: Path, options: RunOptions) -> SessionResult:
     """Return a result with the counts of reused results, and keep the store within its bounds."""
-    from dropflow.reuse.log import taken_results  # noqa: PLC0415 - as above
+    from dropflow.reuse.log import lack_note, taken_results  # noqa: PLC0415 - as above
 
     taken = taken_results(directory)
     notes = result.notes
@@ -303,6 +303,8 @@ def _with_reused(result: SessionResult, directory: Path, options: RunOptions) ->
         store.prune_if_due()
         if not taken and not options.verify_reuse:  # verification computes reusable results again
             notes = (*notes, f"nothing was reused: the store {store.where} had no result that fits")
+        lack = lack_note(directory)
+        notes = (*notes, lack) if lack else notes
     saved = sum(taken_result.seconds for taken_result in taken.values())
     return msgspec.structs.replace(
         result, notes=notes, computed=result.computed - len(taken), reused=len(taken), saved=saved

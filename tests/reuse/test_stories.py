@@ -20,6 +20,7 @@ from dropflow import Graph, RunResult
 from dropflow.apps.builtin.testing import SleepApp
 from dropflow.cli.main import commands
 from dropflow.cli.run import ForecastReply
+from dropflow.errors import StorageError
 from dropflow.execution.executor_spec import KeyPart
 from dropflow.files import REUSE_LOG
 from dropflow.graph.codec import load
@@ -608,3 +609,17 @@ def test_an_input_that_changes_in_a_run_leaves_no_wrong_result(
         found = dropflow.run(graph, directory=tmp_path / f"run{number}", runner="inline", reuse=True, check=True)
         results.append(found.results[0].value())
     assert results == ["is new!", "is old"]
+
+
+def test_a_note_says_that_results_could_not_be_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run is as any other one, but the next one will compute all again."""
+
+    def fail(*_: Any) -> None:
+        raise StorageError("the disk is full")
+
+    monkeypatch.setattr(ResultStore, "add", fail)
+    found = _two(2, 3).run(directory=tmp_path / "run", runner="inline", reuse=True, check=True).result
+    (note,) = (note for note in found.notes if "stored" in note)
+    assert (
+        note == "the next run computes 5 applications again, as not all could be stored: StorageError: the disk is full"
+    )
