@@ -467,7 +467,12 @@ class _Fsspec:
 
     def rename(self, part: str, final: str) -> None:
         system, path = file_system(part)
-        system.mv(path, file_system(final)[1])
+        target = file_system(final)[1]
+        if type(system).mv is _fsspec().AbstractFileSystem.mv:  # copies, and takes names with ? or * for patterns
+            system.cp_file(path, target)
+            system.rm_file(path)
+        else:
+            system.mv(path, target)
 
     def remove(self, location: str) -> None:
         system, path = file_system(location)

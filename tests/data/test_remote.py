@@ -78,15 +78,18 @@ def _write(template: Template, slot: Slot, body: bytes) -> Handle:
 
 
 @pytest.mark.slow
-def test_a_content_is_committed_once(node: Node, slot: Slots, repository: LocalRepository, endpoint: str) -> None:
+@pytest.mark.parametrize("key", ["x.dat", "q?.txt", "obs[1].fits", "star*"])
+def test_a_content_is_committed_once(
+    node: Node, slot: Slots, repository: LocalRepository, endpoint: str, key: str
+) -> None:
     """Under its final name it is there after the commit only, whole; its size and checksum are known."""
-    template = _s3(node, endpoint)
+    template = _s3(node, endpoint, f"sub/{key}")
     part = _write(template, slot(drop=1), b"0123456789")
     assert all(name.startswith("sub/.dropflow-trial-") for name in _objects(endpoint))
     content = repository.commit(1, 1, template, part)
 
-    assert _objects(endpoint) == {"sub/x.dat": b"0123456789"}
-    assert (content.kind, url_of(content.location), content.size) == ("url", "s3://bucket/sub/x.dat", 10)
+    assert _objects(endpoint) == {f"sub/{key}": b"0123456789"}
+    assert (content.kind, url_of(content.location), content.size) == ("url", f"s3://bucket/sub/{key}", 10)
     assert read(content) == b"0123456789"
     with open_content(content) as stream:
         assert [stream.read(4), stream.read()] == [b"0123", b"456789"]
