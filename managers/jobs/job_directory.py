@@ -129,6 +129,8 @@ class JobDirectory:
         self.token = path / "token"
         self.output = path / "output"
         self.nodes = path / "nodes"
+        self.number = path / "number"
+        """Number of the latest job."""
 
     @property
     def request(self) -> JobRequest:

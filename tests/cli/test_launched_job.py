@@ -9,9 +9,13 @@ import pytest
 
 from dropflow.api.client import Client
 from dropflow.api.session_records import SessionDetail
+from dropflow.cli.exit_status import Exit
 from dropflow.cli.jobs import launched_job
-from dropflow.errors import BatchSystemError
+from dropflow.cli.jobs.job_submission import run_order
+from dropflow.cli.output import CommandOutput
+from dropflow.errors import BatchSystemError, ConflictError
 from dropflow.states import UNKNOWN
+from managers.jobs.batch import Facility, JobOrder
 from managers.jobs.job_directory import JobRequest, JobStatus, new_job_directory
 from managers.jobs.ssh import SshHost, node_input
 from managers.keys import create, load
@@ -42,6 +46,30 @@ def test_a_session_whose_nodes_do_not_answer_ends_its_job_in_words(
     head = launched_job._JobHead(job, _REQUEST, launched_job._JobSignals(_REQUEST))
     with Island("http://127.0.0.1:9") as island, pytest.raises(BatchSystemError, match="UNKNOWN for 0 s: alpha is un"):
         head._follow(island, unknown)
+
+
+def test_the_directory_of_a_job_that_runs_gets_no_second_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after the terminal of `launch` was closed; once the job has ended, another one goes on with its session."""
+    bin_, home = tmp_path / "bin", tmp_path / "home"
+    bin_.mkdir()
+    for name, text in (("sbatch", "echo 41"), ("squeue", 'cat "$HOME/queue"')):
+        (bin_ / name).write_text(f"#!/bin/sh\n{text}\n")
+        (bin_ / name).chmod(0o755)
+    home.mkdir()
+    monkeypatch.setenv("PATH", f"{bin_}:/usr/bin:/bin")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
+    job = new_job_directory(tmp_path, "job")
+    request = msgspec.structs.replace(_REQUEST, system="slurm", seconds=60.0)
+    order = JobOrder(request=request, site=Facility(), arguments=(), detach=True, dry_run=False)
+    assert run_order(CommandOutput(), order, job) is Exit.FINISHED
+    (home / "queue").write_text("41|RUNNING|None\n")
+    with pytest.raises(ConflictError, match="job 41 is RUNNING in this directory") as caught:
+        run_order(CommandOutput(), order, job)
+    (home / "queue").write_text("41|COMPLETED|None\n")
+
+    assert "scancel 41" in caught.value.hint
+    assert run_order(CommandOutput(), order, job) is Exit.FINISHED
 
 
 def test_jobs_in_a_row_that_complete_nothing_are_counted() -> None:

@@ -12,7 +12,7 @@ import msgspec
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.output import CommandOutput, OutputKind
-from dropflow.errors import BatchSystemError, DropflowError
+from dropflow.errors import BatchSystemError, ConflictError, DropflowError
 from managers.jobs.batch import SYSTEMS, BatchSystem, JobOrder, JobState, job_script
 from managers.jobs.job_directory import JobDirectory, JobRequest, JobStatus
 
@@ -115,11 +115,23 @@ def run_order(output: CommandOutput, order: JobOrder, job: JobDirectory, graph: 
 
 
 def _submit(job: JobDirectory, order: JobOrder) -> str:
-    """Write the files of a job, submit it, and return its number. A new directory is removed if it is refused."""
+    """Write the files of a job, submit it, and return its number. A new directory is removed if it is refused.
+
+    Raises
+    ------
+    ConflictError
+        The earlier job of the directory has not ended: both would write there.
+    """
     from dropflow.submission.manager_records import record_job
 
     request, name = order.request, order.request.system
     system, before = SYSTEMS[name], job.status
+    if job.number.exists():
+        earlier = job.number.read_text(encoding="ascii")
+        state = system.states_of_jobs([earlier]).get(earlier)
+        if state is not None and not state.is_over:
+            hint = f"wait for its end, or end it with '{' '.join((*system.cancel, earlier))}'"
+            raise ConflictError(f"job {earlier} is {state.word} in this directory", where=str(job.path), hint=hint)
     job.write(request)
     if before is None:
         job.write_text(job.output, "")
@@ -132,6 +144,7 @@ def _submit(job: JobDirectory, order: JobOrder) -> str:
         raise
     if before is not None:
         job.write(msgspec.structs.replace(before, state="starting", url="", notes=(), code="", text="", time=0.0))
+    job.write_text(job.number, number)
     record_job(f"{name}-{number}", job.path)
     return number
 

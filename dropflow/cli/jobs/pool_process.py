@@ -146,8 +146,10 @@ def add_pool(
     key = Path(manager.key) if manager.key else default_key_file()
     content = key.read_text(encoding="ascii") if load(key) else ""
     known = directory_of_job(f"pool-{name}")
-    if known is not None and _is_running(known):
-        raise ConflictError(f"there is a pool {name}", where=str(known), hint="remove it first, or give another --name")
+    facts = None if known is None else read_record(known / "state.json", PoolFacts)
+    if known is not None and (_is_running(known) or (facts is not None and facts.state.allocations)):
+        hint = f"remove it first, go on with it ('dropflow pool resume {name}'), or give another --name"
+        raise ConflictError(f"there is a pool {name}", where=str(known), hint=hint)
     with manager.connect() as client:
         info = client.info()
         if info.role != "island":

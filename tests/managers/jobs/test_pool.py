@@ -15,7 +15,8 @@ from dropflow.cli.exit_status import Exit
 from dropflow.cli.jobs import pool_process
 from dropflow.cli.jobs.pool_process import PoolFacts, PoolOrder, run_pool
 from dropflow.cli.output import CommandOutput
-from dropflow.errors import LinkError
+from dropflow.errors import ConflictError, LinkError
+from dropflow.submission.options import ConnectionOptions
 from managers.jobs.batch import Facility, JobState
 from managers.jobs.job_directory import JobDirectory, JobRequest
 from managers.jobs.pool import Allocation, PoolAction, PoolSettings, PoolState, Seen, decide, refused, submitted
@@ -221,6 +222,28 @@ def _pool_directory(path: Path) -> JobDirectory:
     order = PoolOrder(name="p", island="http://i", settings=settings, site=Facility(), arguments=())
     job.write_text(path / "pool.json", msgspec.json.encode(order).decode())
     return job
+
+
+def test_a_pool_with_jobs_is_not_forgotten_although_its_process_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its nodes would belong to no pool, and count in no limit."""
+    job = _pool_directory(path := tmp_path / "pool-p")
+    job.write_text(path / "state.json", msgspec.json.encode(PoolFacts(state=_pool("1"))).decode())
+    monkeypatch.setattr(pool_process, "directory_of_job", {"pool-p": path}.get)
+
+    with pytest.raises(ConflictError, match="there is a pool p") as caught:
+        pool_process.add_pool(
+            CommandOutput(),
+            ConnectionOptions(key=str(path / "new-key")),
+            system="slurm",
+            name="p",
+            settings=SETTINGS,
+            site=Facility(directory=str(tmp_path)),
+            arguments=(),
+            dry_run=False,
+        )
+    assert "pool resume p" in caught.value.hint
 
 
 def test_a_pool_ends_when_its_island_has_been_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
