@@ -49,6 +49,8 @@ _COMPARED = 1 << 18
 _URL_TOKEN_BYTES = 8
 """Random bytes in the name of an uncommitted content beside its URL."""
 _HINT = "see that this host reaches it, and has the credentials, in the environment or where the store's library looks"
+_ABSENT = (404, 410)
+"""Statuses of web servers that say that nothing is there (RFC 9110, 15.5)."""
 _LOCKED_HINT = "another program locks the table: end it, or raise 'lock_timeout' of the node; then try again"
 _LOCKED = ("database is locked", "lock timeout")
 """Parts of the errors of SQLite and PostgreSQL about a table that is locked."""
@@ -242,6 +244,9 @@ def existing(location: str, node: str) -> Handle:
         try:
             return _service(location).size(location)
         except FileNotFoundError as error:
+            cause = error.__cause__  # fsspec says for any answer of a web server that there is no file
+            if cause is not None and location.startswith("http") and getattr(cause, "status", 0) not in _ABSENT:
+                raise cause from None
             raise BadFileError(
                 f"there is nothing at {url_of(location)}, and no application of the graph writes it",
                 where=node,

@@ -319,6 +319,28 @@ def test_a_file_on_a_web_server_is_read(node: Node, slot: Slots, tmp_path: Path)
         found.shutdown()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("status", [401, 403, 410, 500, 503])
+def test_only_an_answer_that_says_so_means_that_nothing_is_there(node: Node, slot: Slots, status: int) -> None:
+    """Any other one is an error of the store, with its status: a server that is busy may have the file."""
+
+    class Refusing(_Quiet):
+        def do_GET(self) -> None:
+            """Refuse everything."""
+            self.send_error(status)
+
+        def do_HEAD(self) -> None:
+            """Refuse everything."""
+            self.send_error(status)
+
+    kind, text = (BadFileError, "nothing at") if status == 410 else (StorageError, f"cannot be found: .*{status}")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with pytest.raises(kind, match=text):
+            store_for(node(URL_CLASS, url=f"http://127.0.0.1:{server.server_port}/x")).initial(slot())
+        server.shutdown()
+
+
 class _Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         """Print nothing."""
