@@ -109,7 +109,9 @@ class ContentQueries(SessionTimes):
             total=sum(page.total for _, page in replies.values),
             offset=query.offset,
             limit=query.limit,
-            missing=tuple(sorted({*gathered.missing, *late, *(view.name for view, _ in replies.refusals)})),
+            missing=tuple(
+                sorted({*gathered.missing, *gathered.lacking, *late, *(view.name for view, _ in replies.refusals)})
+            ),
             held=sum(page.held for _, page in replies.values),
             whole=max((page.whole for _, page in replies.values), default=0),
         )
@@ -207,7 +209,7 @@ class ContentQueries(SessionTimes):
         refused = [view.name for view, _ in gathered.replies.refusals]
         return ResultList(
             results=without_needless_copies(results),
-            missing=tuple(sorted({*below, *refused, *gathered.missing})),
+            missing=tuple(sorted({*below, *refused, *gathered.missing, *gathered.lacking})),
             more=sum(answer.more for _, answer in gathered.replies.values),
             more_size=sum(answer.more_size for _, answer in gathered.replies.values),
             in_stores=tuple(result for _, answer in gathered.replies.values for result in answer.in_stores),

@@ -69,6 +69,8 @@ class Gathered(Generic[Answer]):
 
     replies: Replies[Answer]
     missing: tuple[str, ...]
+    lacking: tuple[str, ...] = ()
+    """Nodes that are members of the session and do not have it: their data directory was replaced."""
 
 
 @dataclass(frozen=True)
@@ -402,7 +404,10 @@ class CompositeMachine:
         replies = yield from self._requests.ask_each(wanted, views, seconds)
         silent = self._cache.silent_children(session, self._children.by_url())
         holders = {*self._cache.holders(session) - former, *(view.url for view in silent)}
-        return Gathered(replies, tuple(sorted(view.name for view, _ in replies.missing if view.url in holders)))
+        lacking = self._cache.lacking_nodes(session, replies.absent)
+        return Gathered(
+            replies, tuple(sorted(view.name for view, _ in replies.missing if view.url in holders)), lacking
+        )
 
     def parts(self, session: str) -> Routine[list[SessionPart]]:
         """Return the parts of a session, from the last answers of the children."""

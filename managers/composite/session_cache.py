@@ -220,11 +220,18 @@ class SessionCache:
 
     def former_holders(self, session: str) -> frozenset[str]:
         """Return the URLs of children whose part does not count any more: the session goes on without their nodes."""
-        current = self._of_deployment(session)
-        _, members = max(((part.detail.view, part.detail.members) for part in current.values()), default=(0, ()))
-        return frozenset(
-            url for url, part in current.items() if members and not frozenset(part.detail.nodes) & frozenset(members)
-        )
+        current, members = self._of_deployment(session), self._members(session)
+        return frozenset(url for url, part in current.items() if members and not frozenset(part.detail.nodes) & members)
+
+    def lacking_nodes(self, session: str, absent: Iterable[ChildView]) -> tuple[str, ...]:
+        """Return the members of this session, sorted, that are, or are below, the children that do not have it."""
+        below = {name for view in absent for name in (view.name, *(node.name for node in view.nodes))}
+        return tuple(sorted(self._members(session) & below))
+
+    def _members(self, session: str) -> frozenset[str]:
+        """Return the members of the latest view of this session."""
+        details = [part.detail for part in self._of_deployment(session).values()]
+        return frozenset(max(((detail.view, detail.members) for detail in details), default=(0, ()))[1])
 
     def _of_deployment(self, session: str) -> Mapping[str, _CachedPart]:
         """Return the parts of the latest deployment by URL; none if no child has it."""

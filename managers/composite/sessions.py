@@ -249,6 +249,12 @@ class Sessions:
             if not self._deletions.epoch_of(session):
                 replies.raise_unless_answered(f"session {session!r}")
             raise NotFoundError(f"session {session!r} was deleted", hint="see the list of sessions")
+        lacking = self._shared.cache.lacking_nodes(session, replies.absent) if merged.is_over else ()
+        if lacking:
+            note = (
+                f"{', '.join(lacking)} had a part of the session and has it no more: its drops and results are missing"
+            )
+            merged = msgspec.structs.replace(merged, notes=(*merged.notes, note))
         # Other nodes may have taken over the drops of a silent node, which is shown in the list of nodes.
         late = [view for view, _ in (*replies.refusals, *replies.missing) if view.state == "alive"]
         old = sorted(view.name for view in late if self._shared.cache.has_old_details(session, view.url))

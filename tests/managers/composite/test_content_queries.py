@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -221,6 +222,40 @@ def test_results_name_the_nodes_that_do_not_answer(world: World) -> None:
 
     two.refuse("results", LinkError("nothing listens there"))
     assert island.results("s").missing == ("n2",)
+
+
+def test_a_member_without_the_session_is_one_whose_results_are_missing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others name their members, so an island that never saw its part names a node with a new data directory."""
+    one, two = world.node("n1"), world.node("n2")
+    for node in (one, two):
+        node.add(parts(2), "s")
+        node.complete("s")
+        for method in ("session", "sessions"):
+            monkeypatch.setattr(node, method, _with_members(getattr(node, method), ("n1", "n2")))
+    two.delete("s")
+    island = world.composite("n1", "n2")
+    world.composite("island-1", role="master", name="master-1")
+    world.node("n3")  # no member
+    island.add_child("http://n3:8000")
+
+    for manager in world.opened:
+        assert any("n2 had a part of the session and has it no more" in note for note in manager.session("s").notes)
+        assert manager.results("s").missing == ("n2",)
+        assert manager.drops("s", DropQuery()).missing == ("n2",)
+
+
+def _with_members(method: Callable[..., Any], members: tuple[str, ...]) -> Callable[..., Any]:
+    """Return a method of a manager whose sessions have these members."""
+
+    def call(*given: Any, **named: Any) -> Any:
+        found = method(*given, **named)
+        if isinstance(found, tuple):
+            return tuple(msgspec.structs.replace(each, members=members) for each in found)
+        return msgspec.structs.replace(found, members=members)
+
+    return call
 
 
 def test_states_of_all_nodes_are_merged(world: World) -> None:
