@@ -94,7 +94,9 @@ from tests.virtual_clock import VirtualClock
 
 _Answer = TypeVar("_Answer")
 _Kind = TypeVar("_Kind", bound=type)
-_LOAD = Load(cores=2, workers=2, busy=1, processor=37.5, memory=8 << 30, memory_free=5 << 30, disk=1 << 40)
+_LOAD = Load(
+    cores=2, workers=2, busy=1, processor=37.5, memory=8 << 30, memory_free=5 << 30, disk=1 << 40, disk_free=1 << 39
+)
 _CHUNK = 4096
 
 

@@ -54,6 +54,10 @@ class NodeComponents(msgspec.Struct, frozen=True, kw_only=True):
     lacks: tuple[Lack, ...] = ()
 
 
+_FULL_DISK = 16 * 1024 * 1024
+"""Free bytes below which a disk is full; of a disk that is not much larger, a hundredth."""
+
+
 class Load(msgspec.Struct, frozen=True, kw_only=True):
     """The resources of a host, and how much of them is in use.
 
@@ -88,6 +92,11 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     received: int = 0
     gpus: int = 0
     gpus_free: int = 0
+
+    @property
+    def is_disk_full(self) -> bool:
+        """Whether nearly nothing fits on the disk: no session can be prepared there."""
+        return self.disk_free < min(_FULL_DISK, self.disk / 100)
 
 
 class ManagerInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,16 @@ from dropflow.api.patience import PatientClient
 from dropflow.api.requests import SubmitQuery
 from dropflow.api.session_records import SessionInfo
 from dropflow.clock import SystemClock
-from dropflow.errors import BadGraphError, ConflictError, DropflowError, HttpError, LinkError, NotFoundError, UsageError
+from dropflow.errors import (
+    BadGraphError,
+    ConflictError,
+    DropflowError,
+    HttpError,
+    LinkError,
+    NotFoundError,
+    StorageError,
+    UsageError,
+)
 from dropflow.formatting import few
 from dropflow.graph.notes import note_processors
 from dropflow.graph.physical import FloatColumn, PhysicalGraph
@@ -223,6 +232,8 @@ class _Submission:
             # The session is probably that of an earlier request, or else of another client: the next request shows
             # which.
             raise LinkError(error.text, where=error.where, hint=error.hint) from error
+        except StorageError as error:
+            return error  # the disk of a node: it answers, and would be full the next time too
         except HttpError as error:
             if error.status in _AWAY:
                 raise

@@ -24,6 +24,7 @@ from dropflow.errors import (
     LinkError,
     NotFoundError,
     RestartedError,
+    StorageError,
     WorldError,
 )
 from dropflow.graph.physical import PhysicalGraph
@@ -149,7 +150,7 @@ class Deployments:
         needs: Sequence[str],
     ) -> Routine[Deployment]:
         """Return a deployment of a graph on the present nodes; `failed` has the error of a first deployment."""
-        nodes = yield from self.fresh_nodes()
+        nodes = tuple(map(_without_full_disk, (yield from self.fresh_nodes())))
         if failed is not None and set(failed[1].nodes) <= {node.name for node in nodes if node.state == "alive"}:
             raise failed[0]  # no node is lost: the same would happen again
         components = (yield from self.components(needs)) if needs else ()
@@ -436,6 +437,8 @@ def merge_errors(
     role = "" if roles is None else f"{roles[name]} "
     text = "; ".join([f"{role}{name} {what}: {first.text}", *others])
     hint = first.hint or (f"look at the log of {name}, and submit again" if first.retryable else "")
+    if isinstance(first, StorageError) and role == "node ":
+        hint += f"; to leave the node out: dropflow drain {name}"
     where = f"{name}: {first.where}" if first.where else name
     if isinstance(first, BadGraphError):
         all_problems = [problem for _, each in ordered if isinstance(each, BadGraphError) for problem in each.problems]
@@ -448,6 +451,13 @@ def merge_errors(
         error = type(first)(text, where=where, hint=hint)
     error.__cause__ = first
     return error
+
+
+def _without_full_disk(node: NodeInfo) -> NodeInfo:
+    """Return a node as a plan is to see it: one without space on its disk gets nothing, as if it did not answer."""
+    if node.state != "alive" or not node.load.is_disk_full:
+        return node
+    return msgspec.structs.replace(node, state="suspect", text="its disk is full")
 
 
 def _roles(targets: Iterable[_Target]) -> dict[str, str]:

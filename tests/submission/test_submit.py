@@ -13,7 +13,7 @@ from dropflow.api.patience import PatientClient
 from dropflow.api.requests import SubmitQuery
 from dropflow.api.routes import StreamSlots
 from dropflow.api.session_records import SessionInfo
-from dropflow.errors import BadGraphError, ConflictError, DropflowError, HttpError, LinkError, UsageError
+from dropflow.errors import BadGraphError, ConflictError, DropflowError, HttpError, LinkError, StorageError, UsageError
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.submission.submit import PlacementOptions, fit, submit_once
@@ -258,3 +258,20 @@ def test_a_manager_that_stays_away(
 
     with pytest.raises(LinkError, match=f"no answer for 60 s: {error.text}"):
         submit_once(submission_client, fan(4), SubmitQuery())
+
+
+def test_a_node_without_space_is_told_at_once(
+    submission_client: PatientClient, submission_manager: LateManager
+) -> None:
+    """The error is that of the node, not that there was no answer."""
+    asked = []
+
+    def fail(query: SubmitQuery) -> None:
+        asked.append(query)
+        raise StorageError("node n4 could not prepare session 's': the disk is full")
+
+    submission_manager.before = fail
+
+    with pytest.raises(StorageError, match="node n4 could not prepare session 's': the disk is full"):
+        submit_once(submission_client, fan(4), SubmitQuery())
+    assert len(asked) == 1

@@ -388,16 +388,20 @@ def live_machines(nodes: Sequence["NodeInfo"]) -> LiveMachines:
     programs: if all are busy, the speed is 1/2. Node managers on one host share its processors and its free memory.
     GPUs count also while other sessions use them: applications wait for them.
     """
-    alive = sorted((node for node in nodes if node.state == "alive"), key=lambda node: node.name)
+    alive = sorted(
+        (node for node in nodes if node.state == "alive" and not node.load.is_disk_full), key=lambda node: node.name
+    )
     hosts: dict[str, list[NodeInfo]] = {}
     for node in alive:
         hosts.setdefault(node.host or node.name, []).append(node)
     return LiveMachines(
         nodes=tuple(_capacity(node, hosts[node.host or node.name]) for node in alive),
         left_out=tuple(
-            f"node {node.name} is {node.state}" + (f": {node.text}" if node.text else "")
+            f"the disk of node {node.name} is full"
+            if node.state == "alive"
+            else f"node {node.name} is {node.state}" + (f": {node.text}" if node.text else "")
             for node in sorted(nodes, key=lambda node: node.name)
-            if node.state != "alive"
+            if node.state != "alive" or node.load.is_disk_full
         ),
     )
 

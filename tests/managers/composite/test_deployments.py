@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.api.node_records import NodeInfo
+from dropflow.api.node_records import Load, NodeInfo
 from dropflow.api.requests import SubmitQuery
 from dropflow.errors import (
     BadGraphError,
@@ -94,11 +94,21 @@ def test_nothing_starts_when_one_node_cannot_prepare(world: World) -> None:
     with pytest.raises(StorageError, match="n2 could not prepare session 's': the disk is full") as refused:
         island.submit(_parts(3), _SUBMIT)
 
-    assert (refused.value.hint, refused.value.where) == ("make room", "n2")
+    assert refused.value.hint == "make room; to leave the node out: dropflow drain n2"
+    assert refused.value.where == "n2"
     assert all(len(node.undone) == 1 for node in (one, two, three))
     assert not any(node.sessions() or node.prepared for node in (one, two, three))
     with pytest.raises(NotFoundError, match="session 's' was not started: n2: node n2 could not prepare"):
         island.session("s")
+
+
+def test_a_node_whose_disk_is_full_gets_no_part(world: World) -> None:
+    """It answers, and a new session runs on the other node alone."""
+    world.node("n1")
+    full = NodeInfo(name="n2", url="http://n2:8000", load=Load(disk=1 << 40, disk_free=1 << 20))
+    world.node("n2").set_node(full)
+
+    assert world.composite("n1", "n2").submit(_parts(2), _SUBMIT).nodes == ("n1",)
 
 
 def test_started_nodes_are_undone_when_one_cannot_start(world: World) -> None:

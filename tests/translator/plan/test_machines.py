@@ -200,6 +200,20 @@ def test_a_node_of_an_older_version_has_one_core() -> None:
     assert (capacity.cores, capacity.speed, capacity.memory) == (1, 1.0, math.inf)
 
 
+def test_a_node_whose_disk_is_full_is_left_out() -> None:
+    """What is full for a large disk may be enough for a small one; a node that tells no disk is not full."""
+    nodes = [
+        NodeInfo(name="a", load=Load(disk=1 << 40, disk_free=1 << 20)),
+        NodeInfo(name="b", load=Load(disk=1 << 24, disk_free=1 << 20)),
+        NodeInfo(name="c"),
+    ]
+
+    live = live_machines(nodes)
+
+    assert live.names == ("b", "c")
+    assert live.left_out == ("the disk of node a is full",)
+
+
 def test_nodes_that_are_not_alive_are_left_out_with_a_reason() -> None:
     """Suspect, lost and draining nodes are told by name; the others are sorted by name."""
     live = live_machines(
