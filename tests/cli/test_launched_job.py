@@ -2,7 +2,11 @@
 
 import subprocess
 import sys
+from errno import ENOSPC
+from io import BytesIO
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,17 +14,19 @@ import pytest
 from dropflow.api.client import Client
 from dropflow.api.session_records import SessionDetail
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.jobs import launched_job
-from dropflow.cli.jobs.job_submission import run_order
+from dropflow.cli.jobs import launched_job, login
+from dropflow.cli.jobs.job_submission import ScriptReply, run_order
 from dropflow.cli.output import CommandOutput
-from dropflow.errors import BatchSystemError, ConflictError
+from dropflow.errors import BatchSystemError, ConflictError, StorageError
 from dropflow.states import UNKNOWN
+from managers.jobs import job_directory
 from managers.jobs.batch import Facility, JobOrder
 from managers.jobs.job_directory import JobRequest, JobStatus, new_job_directory
 from managers.jobs.ssh import SshHost, node_input
 from managers.keys import create, load
 from tests.fake_manager import manager_with_sessions
 from tests.processes import environment
+from tests.virtual_clock import VirtualClock
 
 _REQUEST = JobRequest(system="ssh", session="s", nodes=1, seconds=0.0, margin=0.0, goes_on=True, results="")
 
@@ -82,6 +88,37 @@ def test_jobs_in_a_row_that_complete_nothing_are_counted() -> None:
 
     assert [before.idle_after(one) for one in (some, more, None)] == [3, 0, 3]
     assert JobStatus().idle_after(None) == 1
+
+
+def test_a_full_disk_ends_no_session_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How far the job is gets written when there is room again. That it is over must be written."""
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(ENOSPC, "No space left on device")
+
+    job = new_job_directory(tmp_path, "job")
+    head = launched_job._JobHead(job, _REQUEST, launched_job._JobSignals(_REQUEST))
+    monkeypatch.setattr(head, "_clock", clock := VirtualClock())
+    with monkeypatch.context() as patch:
+        patch.setattr(job_directory, "replace_file", full)
+        head.tell("running")
+        with pytest.raises(StorageError, match="No space left"):
+            head.tell("over")
+    clock.advance(11.0)
+    head.tell("running")
+
+    assert job.status is not None
+    assert job.status.state == "running"
+
+
+def test_a_login_node_may_greet(capsys: pytest.CaptureFixture[str]) -> None:
+    """What the shell of a login node prints before the answer is no part of it."""
+    answer = msgspec.json.encode(ScriptReply(script="#!/bin/sh")) + b"\n"
+    process: Any = SimpleNamespace(stdout=BytesIO(b"Welcome to the cluster\n\n" + answer), wait=lambda: 0)
+    order: Any = SimpleNamespace(dry_run=True, detach=False, site=SimpleNamespace(directory="jobs"))
+
+    assert login._answer(CommandOutput(), "cluster", order, Path("results"), process) is Exit.FINISHED
+    assert capsys.readouterr().out == "#!/bin/sh\n"
 
 
 @pytest.mark.slow

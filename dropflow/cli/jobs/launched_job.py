@@ -30,7 +30,7 @@ from dropflow.cli.main import main
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.session_replies import exit_of_session
 from dropflow.clock import SystemClock
-from dropflow.errors import BatchSystemError, ConflictError, DropflowError, NotFoundError
+from dropflow.errors import BatchSystemError, ConflictError, DropflowError, NotFoundError, StorageError
 from dropflow.files import private_directory, private_opener
 from dropflow.formatting import plural
 from dropflow.ids import safe_name
@@ -308,7 +308,12 @@ class _JobHead:
         if status == self._last and now < self._last.time + _BEAT_SECONDS:
             return
         self._last = msgspec.structs.replace(status, time=now)
-        self._job.write(self._last)
+        try:
+            self._job.write(self._last)
+        except StorageError:
+            # A full disk must not end a session that runs; it is written again with the next beat.
+            if state != "running":
+                raise
 
     def _connect(self) -> Client:
         return Client(self._url, secret=load(self._job.key).secret)

@@ -23,7 +23,7 @@ from dropflow.cli.exit_status import Exit
 from dropflow.cli.jobs.job_submission import ScriptReply
 from dropflow.cli.output import CommandOutput, columns
 from dropflow.clock import SystemClock
-from dropflow.errors import ConflictError, DropflowError, JobRefusedError, NotFoundError, UsageError
+from dropflow.errors import ConflictError, DropflowError, JobRefusedError, NotFoundError, StorageError, UsageError
 from dropflow.files import private_directory
 from dropflow.ids import is_session_name
 from dropflow.states import SessionState
@@ -280,6 +280,7 @@ class _PoolProcess:
         if order is None or facts is None:
             raise NotFoundError("this is not the directory of a pool", where=str(path))
         self._path, self._order, self._facts, self._output = path, order, facts, output
+        self._is_kept = True
         self._job = JobDirectory(path)
         self._system = SYSTEMS[self._job.request.system]
         self._client = Client(order.island, secret=load(self._job.key).secret)
@@ -358,10 +359,14 @@ class _PoolProcess:
             self._keep(text=error.text)
 
     def _keep(self, **changed: Any) -> None:
-        """Write how the pool is, if that has changed."""
+        """Write how the pool is, if that has changed; again with the next look if the disk is full."""
         facts = msgspec.structs.replace(self._facts, **changed)
         if facts != self._facts:
             if facts.text and facts.text != self._facts.text:
                 self._output.note(facts.text)
-            self._facts = facts
-            self._job.write_text(self._path / "state.json", msgspec.json.encode(facts).decode())
+            self._facts, self._is_kept = facts, False
+        if not self._is_kept:
+            # Without this process, nobody would give the nodes back.
+            with suppress(StorageError):
+                self._job.write_text(self._path / "state.json", msgspec.json.encode(facts).decode())
+                self._is_kept = True

@@ -1,5 +1,6 @@
 """When a pool asks for nodes and gives them back: examples, and any batch system with any work."""
 
+from errno import ENOSPC
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ from dropflow.cli.jobs.pool_process import PoolFacts, PoolOrder, run_pool
 from dropflow.cli.output import CommandOutput
 from dropflow.errors import ConflictError, LinkError
 from dropflow.submission.options import ConnectionOptions
+from managers.jobs import job_directory
 from managers.jobs.batch import Facility, JobState
 from managers.jobs.job_directory import JobDirectory, JobRequest
 from managers.jobs.pool import Allocation, PoolAction, PoolSettings, PoolState, Seen, decide, refused, submitted
@@ -284,3 +286,21 @@ def test_a_pool_ends_when_its_island_has_been_away(tmp_path: Path, monkeypatch: 
 
     assert run_pool(CommandOutput(), path) is Exit.FINISHED
     assert 600.0 <= cancelled[0] - begin <= 1000.0
+
+
+def test_a_pool_outlives_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its process goes on, since it gives the nodes back; how the pool is gets written when there is room."""
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(ENOSPC, "No space left on device")
+
+    job = _pool_directory(path := tmp_path / "pool-p")
+    job.write_text(path / "state.json", msgspec.json.encode(PoolFacts()).decode())
+    process = pool_process._PoolProcess(path, CommandOutput())
+    with monkeypatch.context() as patch:
+        patch.setattr(job_directory, "replace_file", full)
+        process._keep(state=_pool("7"))
+    process._keep()
+
+    kept = msgspec.json.decode((path / "state.json").read_bytes(), type=PoolFacts)
+    assert [allocation.job for allocation in kept.state.allocations] == ["7"]
