@@ -107,7 +107,8 @@ def launch_at_login(output: CommandOutput, login: str, order: JobOrder, graph: P
 def _answer(output: CommandOutput, login: str, order: JobOrder, results: Path, process: "Popen[bytes]") -> Exit:
     """Print what the login node answers, after its results are here."""
     assert process.stdout is not None  # it is a pipe
-    line = process.stdout.readline()
+    # The shell there may print other lines before.
+    line = next((line for line in process.stdout if line.startswith(b"{")), b"")
     hint = f"a job that was submitted continues; its results will be below {order.site.directory} on {login}"
     if not line:
         if process.wait() == SSH_FAILED:
