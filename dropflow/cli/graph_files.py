@@ -56,10 +56,7 @@ def examine_graph(
     """
     given: Path | bytes | RepositoryFile = Path(source)
     if source == "-":
-        if sys.stdin is None:
-            raise UsageError("standard input is closed", where=source, hint="name a file, or pipe the graph in")
-        # One byte beyond the limit is enough for the reader to refuse it.
-        given = sys.stdin.buffer.read(ReadOptions().max_bytes + 1)
+        given = read_standard_input()
     elif is_repository_address(source):
         given = fetch_file(source)
     return examine(
@@ -70,6 +67,20 @@ def examine_graph(
         settings=settings,
         component_options=components,
     )
+
+
+def read_standard_input() -> bytes:
+    """Return the graph on standard input.
+
+    Raises
+    ------
+    UsageError
+        It is closed.
+    """
+    if sys.stdin is None:
+        raise UsageError("standard input is closed", where="-", hint="name a file, or pipe the graph in")
+    # One byte beyond the limit is enough for the reader to refuse it.
+    return sys.stdin.buffer.read(ReadOptions().max_bytes + 1)
 
 
 def read_graph(

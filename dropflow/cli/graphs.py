@@ -237,6 +237,11 @@ def fill_command(
         raise UsageError(
             "a sweep makes several graphs", hint="name their files with -o, for example -o 'run-{n}.graph'"
         )
+    files = [_name(str(target), values) for values in runs]
+    if len(set(files)) < len(files) and not listed:
+        twice = next(file for file in files if files.count(file) > 1)
+        hint = "give each value once, and all names of the sweep in -o, for example -o 'run-{n}-{m}.graph'"
+        raise UsageError("several graphs of the sweep would be written to one file", where=twice, hint=hint)
     given = _settings(settings)
     is_filled = bool(given or configuration or sweep or not family)
     written: list[WrittenGraph] = []
@@ -248,7 +253,7 @@ def fill_command(
         reply = FillReply(ok=not fatal, template=is_template(filled.parameters), parameters=parameters)
         output.answer(reply if not fatal else msgspec.structs.replace(reply, problems=filled.problems))
         return Exit.BAD_INPUT if fatal else Exit.FINISHED
-    for values in runs:
+    for file, values in zip(files, runs, strict=True):
         if values:
             filled = fill_document(data, name=name, configuration=configuration, settings={**given, **values})
         if family:
@@ -260,7 +265,6 @@ def fill_command(
             sys.stdout.buffer.write(filled.document)
             sys.stdout.buffer.flush()
             return Exit.FINISHED
-        file = _name(str(target), values)
         with output_file(Path(file)) as stream:
             stream.write(filled.document)
         written.append(WrittenGraph(file=file, values=filled.note.values if is_filled else {}))
@@ -278,13 +282,14 @@ def fill_command(
 
 def _read(file: str) -> tuple[str, bytes]:
     """Return the name of a graph, and what is in its file."""
+    from dropflow.cli.graph_files import read_standard_input
     from translator.formats.json_document import read_file
     from translator.repository import fetch_file, is_repository_address
 
     if is_repository_address(file):
         fetched = fetch_file(file)
         return fetched.name, fetched.content
-    return ("stdin", sys.stdin.buffer.read()) if file == "-" else (Path(file).stem, read_file(Path(file)))
+    return ("stdin", read_standard_input()) if file == "-" else (Path(file).stem, read_file(Path(file)))
 
 
 def _in_family(filled: "FilledGraph", data: bytes, name: str, family: str, *, is_filled: bool) -> "FilledGraph":

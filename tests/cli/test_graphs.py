@@ -350,6 +350,20 @@ def test_a_sweep_makes_a_graph_for_each_combination(command: Command, fill_path:
     assert [Path(one["file"]).name for one in answer["written"]] == ["x-n=1.graph", "x-n=2.graph"]
 
 
+@pytest.mark.parametrize(
+    ("name", "values"), [("run-{n}.graph", ("n=1,2", "who=a,b")), ("x.graph", ("n=1,1",)), ("{who}", ("who=a/b,a_b",))]
+)
+def test_a_sweep_writes_no_file_twice(
+    command: Command, fill_path: Path, tmp_path: Path, name: str, values: tuple[str, ...]
+) -> None:
+    """Where two graphs would have one name, nothing is written: the second would take the place of the first."""
+    sweeps = (word for value in values for word in ("--sweep", value))
+    status, answer = asked(command, "fill", fill_path, *sweeps, "-o", tmp_path / "out" / name)
+
+    assert (status, answer["error"]["text"]) == (2, "several graphs of the sweep would be written to one file")
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_sweep_needs_files(command: Command, fill_path: Path) -> None:
     """Without -o, and with a text that is no sweep, the command says what to write."""
     assert asked(command, "fill", fill_path, "--sweep", "n=1,2")[0] == 2
