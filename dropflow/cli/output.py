@@ -90,7 +90,13 @@ class JsonOutput(CommandOutput):
 
     def answer(self, reply: Reply) -> None:
         """Print the answer as JSON."""
-        sys.stdout.write(msgspec.json.encode(reply).decode() + "\n")
+        try:
+            text = msgspec.json.encode(reply).decode()
+        except UnicodeEncodeError:  # a name of a file is no UTF-8: its bytes are escaped, as Python reads them
+            import json
+
+            text = json.dumps(msgspec.to_builtins(reply))
+        sys.stdout.write(text + "\n")
         sys.stdout.flush()
 
     def error(self, reply: Reply) -> None:

@@ -95,12 +95,28 @@ def test_a_full_disk_behind_standard_output_is_told() -> None:
 
 
 @pytest.mark.slow
-def test_a_closed_standard_input_is_told() -> None:
+@pytest.mark.parametrize("arguments", ["check -", "fill -", f"diff - {NESTED}"])
+def test_a_closed_standard_input_is_told(arguments: str) -> None:
     """A graph that is to come from there is bad input."""
-    command = f"{sys.executable} -m dropflow check - <&-"
+    command = f"{sys.executable} -m dropflow {arguments} <&-"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, timeout=60)
 
     assert (done.returncode, "standard input is closed" in done.stdout + done.stderr) == (Exit.BAD_INPUT, True)
+
+
+def test_no_size_is_without_an_end(command: Command) -> None:
+    """The store cannot be pruned to it: that is a mistake on the command line."""
+    answer = command("cache", "prune", "--limit", "inf", "--output", "json")
+
+    assert (answer.status, answer.json["error"]["text"]) == (Exit.BAD_INPUT, "'inf' is not a size")
+
+
+def test_a_name_that_is_no_text_is_escaped(command: Command) -> None:
+    """File names may be any bytes: the answer in JSON has them, and no traceback takes its place."""
+    answer = command("info", "no-\udcff/g.dfg", "--output", "json")
+
+    assert (answer.status, answer.json["error"]["code"]) == (Exit.BAD_INPUT, "DF102")
+    assert answer.json["error"]["where"] == "no-\udcff/g.dfg"
 
 
 # Text for people: columns and shell commands.
