@@ -1,6 +1,7 @@
 """``dropflow cache``: the store of results."""
 
 from collections.abc import Callable, Iterator
+from math import inf
 from typing import TYPE_CHECKING
 
 import click
@@ -74,7 +75,7 @@ def verify_cache(output: CommandOutput, *, store: str) -> Exit:
 def prune_cache(output: CommandOutput, *, store: str, limit: str) -> Exit:
     """Remove results, those that were not used for longest first, until the store has the size of --limit."""
     size = quantity(limit, MEMORY)
-    if size is None or size < 0:
+    if size is None or not 0 <= size < inf:
         raise UsageError(f"{limit!r} is not a size", where="--limit", hint="give a number of bytes, or such as 5 GiB")
     return _answer_cache(output, store, lambda cached: cached.prune(int(size)))
 

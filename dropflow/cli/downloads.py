@@ -460,6 +460,7 @@ class _Arrivals:
                 download.close()
         except DropflowError as raised:
             error = raised
+        self._free.acquire()
         self._arrived.put((batch, error))
 
 

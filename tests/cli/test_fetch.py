@@ -9,6 +9,8 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
@@ -28,6 +30,7 @@ from dropflow.api.contents_answer import (
 )
 from dropflow.api.drop_records import ResultInfo
 from dropflow.api.requests import ResultList
+from dropflow.cli import downloads
 from dropflow.cli.incoming_files import IncomingFile, KeptPart, ResultDirectory
 from dropflow.data.storage_errors import fingerprint
 from dropflow.errors import BadFileError, LinkError
@@ -55,6 +58,20 @@ def test_one_drop_is_fetched_alone(ask: Command, manager: FakeManager, tmp_path:
 
     assert answer.status == 0
     assert [path.read_bytes() for path in files] == [b"".join(manager.data("finished", "fan_d_0-0").chunks)]
+
+
+def test_no_more_chunks_wait_after_many_requests() -> None:
+    """As many are here and not written yet as after the first one: memory does not grow with the results."""
+
+    def contents(*_: object) -> Download:
+        raise LinkError("it is away")
+
+    client: Any = SimpleNamespace(contents=contents, url="http://island")
+    batch: Any = SimpleNamespace(request=lambda: None)
+    arrivals = downloads._Arrivals(client, "s", [[batch] * 40])
+
+    assert len(list(arrivals)) == 40
+    assert arrivals._free._value == downloads._WAITING
 
 
 def test_missing_results_are_listed(ask: Command, manager: FakeManager, tmp_path: Path) -> None:
