@@ -366,7 +366,7 @@ class _PoolProcess:
                 self._output.note(facts.text)
             self._facts, self._is_kept = facts, False
         if not self._is_kept:
-            # Without this process, nobody would give the nodes back.
+            # Without this process, the nodes would not be given back.
             with suppress(StorageError):
                 self._job.write_text(self._path / "state.json", msgspec.json.encode(facts).decode())
                 self._is_kept = True
