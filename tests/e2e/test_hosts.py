@@ -13,7 +13,7 @@ import pytest
 from dropflow.api.client import Client
 from dropflow.api.drop_records import DropQuery
 from dropflow.api.session_records import SessionDetail
-from dropflow.errors import StorageError
+from dropflow.errors import BadGraphError
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
@@ -203,7 +203,7 @@ def test_a_full_disk_fails_the_session_that_filled_it(small_disk: Path, tmp_path
 
 
 def test_a_deployment_to_a_full_disk_is_refused(small_disk: Path, tmp_path: Path) -> None:
-    """The error has the node and the reason; later the same name can be used."""
+    """The error has the node and the reason; when there is room, the same name can be used."""
     with Cluster(tmp_path) as cluster:
         full = cluster.node("full", "--root", small_disk / "root")
         roomy = cluster.node("roomy", "--root", tmp_path / "roomy")
@@ -211,7 +211,7 @@ def test_a_deployment_to_a_full_disk_is_refused(small_disk: Path, tmp_path: Path
         filler = small_disk / "filler"
         fill(filler)
         graph = scattered(pipeline(seconds=0.0), ["full", "roomy"], 1)
-        with pytest.raises(StorageError, match=r"full could not prepare.*No space left"):
+        with pytest.raises(BadGraphError, match="'full' is suspect: its disk is full"):
             submit(client, graph, "s")
         nothing = [cluster.client(node).sessions() for node in (full, roomy)]
         filler.unlink()
