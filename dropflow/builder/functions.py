@@ -169,8 +169,10 @@ def _add(function: types.FunctionType, lines: dict[str, str], functions: dict[st
     used |= dict.fromkeys(name.id for each in evaluated for name in ast.walk(each) if isinstance(name, ast.Name))
     for name in used:
         if name in function.__globals__:
-            _add_global(name, function.__globals__[name], title, lines, functions)
-            lines.update((module, f"import {module}") for module in _modules_below(name, function.__globals__, tree))
+            value = function.__globals__[name]
+            _add_global(name, value, title, lines, functions)
+            if isinstance(value, types.ModuleType):
+                lines.update((module, f"import {module}") for module in _modules_below(name, value, tree))
         elif not hasattr(builtins, name):
             raise UsageError(f"{title} uses {name!r}, which is not defined", hint="define or import it")
     if any(not hasattr(builtins, name) for name in _annotated(tree)):
@@ -202,11 +204,11 @@ def _add_global(name: str, value: Any, title: str, lines: dict[str, str], functi
         )
 
 
-def _modules_below(name: str, space: Mapping[str, Any], tree: ast.AST) -> Iterator[str]:
-    """Yield the full names of modules that the code reads as attributes of the global `name`, such as ``xml.dom``."""
+def _modules_below(name: str, module: types.ModuleType, tree: ast.AST) -> Iterator[str]:
+    """Yield the full names of modules that the code reads as attributes of `module`, which it calls `name`."""
     for node in ast.walk(tree):
         first, *rest = ast.unparse(node).split(".") if isinstance(node, ast.Attribute) else ("",)
-        value = space[name] if first == name else None
+        value: Any = module if first == name else None
         for part in rest:
             above = getattr(value, "__name__", "") if isinstance(value, types.ModuleType) else ""
             value = getattr(value, part, None) if above else None
