@@ -2,8 +2,10 @@
 
 A test gives drops new states (`advance`, `complete`, `fail`, `hide`), and makes any operation fail (`refuse`)::
 
-    manager = FakeManager(role="island", nodes=("n1", "n2")) manager.add(fan(40), "s") manager.advance("s", {0:
-    "COMPLETED"}) manager.refuse("drops", LinkError("nothing listens there"))
+    manager = FakeManager(role="island", nodes=("n1", "n2"))
+    manager.add(fan(40), "s")
+    manager.advance("s", {0: "COMPLETED"})
+    manager.refuse("drops", LinkError("nothing listens there"))
 """
 
 import functools

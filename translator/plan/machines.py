@@ -14,7 +14,13 @@ They are equal, or from reports of managers, or from a TOML file. All errors in 
     bandwidth = "1 Gbit/s"
     latency = "1 ms"
 
-    [[nodes]] name = "a1" cores = 8 speed = 1.0 memory = "64 GiB" gpus = 2 island = "a"
+    [[nodes]]
+    name = "a1"
+    cores = 8
+    speed = 1.0
+    memory = "64 GiB"
+    gpus = 2
+    island = "a"
 """
 
 import math
