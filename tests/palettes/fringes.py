@@ -27,7 +27,8 @@ def fit(
     visibilities
         The data.
     order : int
-        Order of the polynomial.
+        Order of the
+        polynomial.
 
     Returns
     -------
