@@ -56,7 +56,7 @@ class Handover:
 
     def states(self) -> bytes:
         """Return the state of every drop: WRITING only if an attempt is with the runner and its result will count."""
-        waiting, ahead = self._ready.drops, self._ahead()
+        waiting, ahead = self._ready.drops | self._inputs.postponed, self._ahead()
         running = [drop for drop in self._core.drops.running if drop not in waiting and drop not in ahead]
         states = np.frombuffer(self._core.drops.states, dtype=np.uint8).copy()
         states[states == DropState.WRITING] = DropState.INITIALIZED

@@ -172,8 +172,8 @@ class SessionInputs:
     ) -> None:
         self.durations: dict[int, tuple[int, float]] = {}
         """By template: attempts that have succeeded, and how many seconds they took together."""
-        self.postponed = 0
-        """Number of attempts that were not started because of the walltime."""
+        self.postponed: set[int] = set()
+        """Drops whose attempts were not started because of the walltime."""
         self.reason = ""
         """Why the session was cancelled."""
         self._core = core
@@ -313,7 +313,7 @@ class SessionInputs:
     def _on_result(self, result: AttemptResult) -> list[Event]:
         """Commit the outputs of an attempt, or note why it failed; the result of an attempt that ran ahead waits."""
         if is_postponed(result):
-            self.postponed += 1
+            self.postponed.add(result.drop)
             return []
         drop, failure = result.drop, result.failure
         if self._core.streaming.is_ahead(drop):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import numpy as np
 import pytest
 
+from dropflow.execution.chains import not_begun
 from dropflow.execution.content_location import Handle
 from dropflow.execution.core import Core
 from dropflow.execution.events import Event, Failed, Finished
@@ -16,10 +17,11 @@ from dropflow.execution.session import Instrument
 from dropflow.execution.session_inputs import Inbox, SessionInput
 from dropflow.execution.statistics import Attempts, SessionResult, Statistics, StatisticsPublisher
 from dropflow.execution.tasks import AttemptResult, StreamOpened, Task
+from dropflow.execution.walltime import postponed
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import DropState, SessionState
-from dropflow.stopping import kill_after, stopped_after
+from dropflow.stopping import GRACE_SECONDS, kill_after, stopped_after
 from dropflow.testing.conformance import FakeRepository
 from dropflow.testing.drawing import draw, row
 from managers.simulation.simulated_runner import SimulatedRunner
@@ -293,6 +295,45 @@ def test_a_paused_session_is_cancelled() -> None:
     driver.call_at(10.0, lambda: driver.session.cancel("enough"))
 
     assert driver.run().seconds == pytest.approx(10.0)
+
+
+class Deaf(FakeRunner):
+    """Answers no abort, as a runner that does not have the attempt."""
+
+    def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:
+        """Record."""
+        self.aborted.append(drop)
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+def test_a_cancel_does_not_wait_for_attempts_that_were_not_begun(*, is_late: bool) -> None:
+    """Because of the walltime, or because the chain before them ended: the runner does not have them any more."""
+    runner = Deaf()
+    session = build_session(
+        draw("A -> x"), FakeRepository(), runner, clock=VirtualClock(), until=1e10, on_idle=lambda: None
+    )
+    session.begin()
+    tasks = runner.take("drawing_A_0")
+    runner.deliver([postponed(task.drop, task.attempt) for task in tasks] if is_late else not_begun(tasks))
+    session.cancel()
+    session.step()
+
+    assert session.is_over
+    assert session.core.status is SessionState.CANCELLED
+    runner.expect_nothing()
+
+
+def test_an_attempt_too_late_for_the_walltime_waits_in_the_next_session() -> None:
+    """The runner has answered it, so that it is not handed over as one that runs."""
+    runner = FakeRunner()
+    session = build_session(
+        draw("A -> x"), FakeRepository(), runner, clock=VirtualClock(), until=1e10, on_idle=lambda: None
+    )
+    session.begin()
+    runner.deliver([postponed(task.drop, task.attempt) for task in runner.take("drawing_A_0")])
+    session.step()
+
+    assert not any(session.handover.states())
 
 
 @pytest.mark.parametrize(("nodes", "published"), [(2, 5), (500, 4), (100_000, 2)])
