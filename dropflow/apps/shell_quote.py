@@ -33,7 +33,9 @@ _VARIABLE = re.compile(r"\$(?:(DLG_\w+)|\{(DLG_\w+)\})")
 _PLAIN = re.compile(r"[\w./+-]*")
 _WORD_START = frozenset(" \t\n;&|(")
 _LITERAL = frozenset({"single", "ansi", "heredoc_literal"})
-_BARE = frozenset({"bare", "paren", "backtick", "brace"})
+_BARE = frozenset({"bare", "paren", "backtick", "brace", "case"})
+_CASE = re.compile(r"case\s[^;\n]*?\sin(?=\s)")
+_ESAC = re.compile(r"esac\b")
 
 
 _FIRST_WORD = re.compile(r"\s*([A-Za-z0-9_.+-]+)(?=[\s;|&]|$)")
@@ -122,7 +124,7 @@ def quote(word: str, placeholder: QuotedPlaceholder, *, variables: bool = False)
     name = placeholder.match[0]
     if "\0" in word:
         raise AppError(f"the value of {name} has a null byte, which a command cannot have")
-    if placeholder.end_line and placeholder.end_line in word.splitlines():
+    if placeholder.end_line and placeholder.end_line in [line.lstrip("\t") for line in word.splitlines()]:
         raise AppError(f"the value of {name} holds the line {placeholder.end_line!r} that ends the here-document")
     if placeholder.kind == "expansion" and set(word) & {"'", "}"}:
         raise AppError(
@@ -207,7 +209,7 @@ class _Scanner:
     def placeholder(self, match: re.Match[str]) -> QuotedPlaceholder:
         kinds = [kind for kind in self.open if kind != "brace"]
         kind = kinds[-1]
-        if kind in ("paren", "backtick"):
+        if kind in ("paren", "backtick", "case"):
             kind = "bare"
         elif kind == "arithparen":
             kind = "arithmetic"
@@ -223,7 +225,7 @@ class _Scanner:
         elif kind in _LITERAL:
             self.step_literal(kind, char)
         elif char == "\\":
-            self.position += 2
+            self.step_backslash(kind)
         elif char == "`":
             self.toggle_backtick()
         elif char == "$" and self.open_dollar():
@@ -241,6 +243,24 @@ class _Scanner:
         self.position += 2 if kind == "ansi" and char == "\\" else 1
         if kind != "heredoc_literal" and char == "'":
             self.open.pop()
+
+    def step_backslash(self, kind: str) -> None:
+        """Step over an escaped character. In backticks it may be a quote: bash removes a layer of backslashes first."""
+        inside = "backtick" in self.open and "double" in self.open[: self.open.index("backtick")]
+        if inside and self.text.startswith('\\"', self.position):
+            if kind == "double":
+                self.open.pop()
+            elif kind in _BARE:
+                self.open.append("double")
+        elif inside and self.text.startswith('\\\\\\"', self.position):
+            self.position += 2
+        elif "backtick" in self.open and self.text.startswith("\\`", self.position):
+            if self.open.count("backtick") > 1:
+                while self.open.pop() != "backtick":
+                    pass
+            else:
+                self.open.append("backtick")
+        self.position += 2
 
     def step_comment(self, char: str) -> None:
         if char == "\n":
@@ -272,19 +292,27 @@ class _Scanner:
             self.open.append("paren")
         elif char == ")" and kind == "paren":
             self.open.pop()
-        elif char == "#" and kind != "brace" and (not before or before in _WORD_START):
-            self.open.append("comment")
+        elif char in "#ce" and kind != "brace" and (not before or before in _WORD_START):
+            self.begin_word(position)
         elif char == "<":
             self.open_document(position)
         elif char == "\n" and self.pending:
             self.begin_document()
 
+    def begin_word(self, position: int) -> None:
+        """Begin a comment or a ``case``, or end a ``case``: in one, a parenthesis after a pattern ends nothing."""
+        if self.text[position] == "#":
+            self.open.append("comment")
+        elif _CASE.match(self.text, position):
+            self.open.append("case")
+        elif self.open[-1] == "case" and _ESAC.match(self.text, position):
+            self.open.pop()
+
     def toggle_backtick(self) -> None:
         """Begin a command substitution, or end it with everything that is still open in it."""
         self.position += 1
         if "backtick" in self.open:
-            while self.open.pop() != "backtick":
-                pass
+            del self.open[self.open.index("backtick") :]
         else:
             self.open.append("backtick")
 

@@ -418,6 +418,8 @@ PLACES = {
     "double in backticks": 'v=`printf %s. "{x}"`; printf %s "$v"',
     "single in backticks": "v=`printf %s. '{x}'`; printf %s \"$v\"",
     "backticks in double": 'printf %s "`printf %s. {x}`"',
+    "escaped double in backticks in double": 'printf %s "`printf %s. \\"{x}\\"`"',
+    "backticks in backticks": 'v=`echo "\\`printf %s. {x}\\`"`; printf %s "$v"',
     "after an escaped quote": "printf %s. \\'{x} | tail -c +2",
     "after a comment with a quote": "# don't\nprintf %s. {x}",
     "after a word with a hash": "echo a#b > /dev/null; printf %s. '{x}'",
@@ -427,6 +429,8 @@ PLACES = {
     "after a here-document": "cat <<END > /dev/null; printf %s. '{x}'\nit's\nEND\n",
     "in a here-string": "cat <<< {x}.",
     "in a case": 'case a in b) ;; a) printf %s. "{x}";; esac',
+    "in a case in a substitution": 'printf %s "$(case $HOME in b) ;; *) printf %s. {x};; esac)"',
+    "after a case in a substitution": 'printf %s. "$(case a in a) ;; esac){x}"',
     "in a function": "f() { printf %s. {x}; }; f",
 }
 
@@ -508,6 +512,7 @@ def test_arithmetic_takes_numbers_only() -> None:
     [
         ("echo {x}", "a\0b", "null byte"),
         ("cat <<END\n{x}\nEND\n", "a\nEND\necho run", "ends the here-document"),
+        ("cat <<-END\n{x}\nEND\n", "a\n\tEND\necho run", "ends the here-document"),
         ('echo "${V:-{x}}"', "it's", "assign the value"),
     ],
 )
