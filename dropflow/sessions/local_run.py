@@ -538,10 +538,12 @@ def resume(
 
 def _ended(stopped: "StoppedRun", clock: Clock) -> SessionResult:
     """Return how a session ended; write its summary if its process was killed after the end of the session."""
+    from dropflow.sessions.stopped import ended_as  # noqa: PLC0415 - as in `resume`
+
     if (stopped.directory / "tmp").exists():
         LocalRepository(stopped.directory, stopped.directory.name, clock).close()
     result = stopped.result()
-    if not (stopped.directory / SUMMARY).exists():
+    if not ended_as(stopped.directory):
         result = write_summary(result, stopped.directory)
     hint = "; 'dropflow retry' tries failed drops again" if result.status is SessionState.FAILED else ""
     return msgspec.structs.replace(result, notes=(*result.notes, f"the run had ended already: nothing was done{hint}"))

@@ -375,7 +375,7 @@ def refuse_run(directory: Path) -> None:
     try:
         if is_blank(journal):
             return
-        status = _ended_as(directory)
+        status = ended_as(directory)
         stopped = None if status else StoppedRun.read(directory)
         if stopped is not None and not stopped.has_begun:
             return
@@ -392,7 +392,7 @@ def refuse_run(directory: Path) -> None:
     raise ConflictError(what, where=str(directory), hint=other)
 
 
-def _ended_as(directory: Path) -> str:
+def ended_as(directory: Path) -> str:
     """Return the status in the summary of a run that has ended by itself; empty if drops have run since."""
     try:
         if (directory / SUMMARY).stat().st_mtime_ns < (directory / JOURNAL).stat().st_mtime_ns:

@@ -236,10 +236,17 @@ def test_a_content_that_was_lost_before_is_not_taken_for_an_empty_one(
     assert result.status is SessionState.FINISHED
 
 
-def test_a_run_that_has_ended_is_not_changed(ended: tuple[PhysicalGraph, Path, Path]) -> None:
-    """The answer is how it ended. If its process was killed after that, the summary is written, and ``tmp`` removed."""
+@pytest.mark.parametrize("is_continued", [False, True])
+def test_a_run_that_has_ended_is_not_changed(ended: tuple[PhysicalGraph, Path, Path], *, is_continued: bool) -> None:
+    """The answer is how it ended. If its process was killed after that, the summary is written, and ``tmp`` removed.
+
+    The summary of an earlier process, from before a retry, is replaced.
+    """
     _, directory, marks = ended
     (directory / "summary.json").unlink()
+    if is_continued:
+        (directory / "summary.json").write_text('{"status": "FAILED"}')
+        os.utime(directory / "summary.json", (0, 0))
     (directory / "tmp").mkdir(mode=0o700)
     (directory / "tmp" / "4-1-0").touch()
     journal = (directory / "journal.dfj").read_bytes()
@@ -249,7 +256,7 @@ def test_a_run_that_has_ended_is_not_changed(ended: tuple[PhysicalGraph, Path, P
     assert result.status is SessionState.FINISHED
     assert result.notes == ("the run had ended already: nothing was done",)
     assert (directory / "journal.dfj").read_bytes() == journal
-    assert (directory / "summary.json").exists()
+    assert msgspec.json.decode((directory / "summary.json").read_bytes())["status"] == "FINISHED"
     assert not (directory / "tmp").exists()
 
 
