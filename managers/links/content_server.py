@@ -4,7 +4,6 @@ Requests are complete in themselves, so nothing has to be cleaned up when a peer
 is still growing waits until there is more.
 """
 
-import mmap
 import os
 import threading
 import zlib
@@ -74,7 +73,9 @@ class BufferSource:
 
 
 class FileSource:
-    """Content of a committed file, in shared memory or on a disk; ranges are views of its mapping.
+    """Content of a file, in shared memory or on a disk.
+
+    Ranges are copies: a mapping would end this process if the file was cut meanwhile, which its owner may do.
 
     Raises
     ------
@@ -84,25 +85,23 @@ class FileSource:
 
     def __init__(self, path: Path) -> None:
         try:
-            with path.open("rb") as file:
-                self._size = os.fstat(file.fileno()).st_size
-                mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if self._size else b""
+            self._file = path.open("rb", buffering=0)
+            self._size = os.fstat(self._file.fileno()).st_size
         except OSError as error:
             raise StorageError(f"the content cannot be read: {error.strerror}", where=str(path)) from error
-        self._view = memoryview(mapped)
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Bytes when it was opened."""
         return self._size
 
     def read(self, offset: int, length: int) -> Buffer:
-        """Return a view of a range."""
-        return self._view[offset : offset + length]
+        """Return a range; nothing beyond what the file has now."""
+        return os.pread(self._file.fileno(), max(min(length, self._size - offset), 0), offset)
 
     def close(self) -> None:
-        """Release the mapping; it is unmapped with the last view of it."""
-        self._view = memoryview(b"")
+        """Close the file."""
+        self._file.close()
 
 
 # Open sources of content, and the answers read from them.

@@ -1,5 +1,6 @@
 """Messages over real sockets: order, flow control, restarts of peers."""
 
+import os
 import threading
 import zlib
 from pathlib import Path
@@ -254,6 +255,21 @@ def test_files_are_fetched_from_disk(link_factory: LinkFactory, tmp_path: Path) 
     with pytest.raises(StorageError, match="cannot be read"):
         a.fetch("b", wanted_content(3), lambda *_: None)
     b.close_content("s")
+
+
+def test_a_file_that_is_cut_while_it_is_fetched_is_an_error(link_factory: LinkFactory, tmp_path: Path) -> None:
+    """The process that serves the file goes on: a mapping of it would end that process."""
+    file = tmp_path / "1"
+    file.write_bytes(CONTENT)
+    a, _ = link_factory.open("a", settings=SMALL)
+    b, _ = link_factory.open("b", open_content=lambda *_: FileSource(file))
+    a.connect("b", b.address)
+
+    with pytest.raises(StorageError, match="nothing could be read"):
+        a.fetch("b", wanted_content(1, size=len(CONTENT)), lambda *_: os.truncate(file, 1))
+    file.write_bytes(CONTENT)
+    b.close_content("s")
+    assert a.fetch("b", wanted_content(1), lambda *_: None).size == len(CONTENT)
 
 
 @pytest.mark.parametrize("secure", [False, True], ids=["plain", "curve"])
