@@ -96,7 +96,7 @@ class DoctorReply(msgspec.Struct, frozen=True, kw_only=True):
 @connection_options
 @click.option(
     "--timeout",
-    type=Duration(min=0.1),
+    type=Duration(min=0.1, max=3600),
     default=5.0,
     show_default=True,
     metavar="DURATION",

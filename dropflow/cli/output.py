@@ -79,8 +79,12 @@ class CommandOutput:
         sys.stderr.flush()
 
     def note(self, text: str) -> None:
-        """Print one line that is not part of the answer to standard error."""
-        sys.stderr.write(printable(text) + "\n")
+        """Print one line that is not part of the answer to standard error; a file on a full disk does not get it."""
+        try:
+            sys.stderr.write(printable(text) + "\n")
+        except OSError as error:
+            if error.errno not in DISK_FULL:
+                raise
 
 
 class JsonOutput(CommandOutput):

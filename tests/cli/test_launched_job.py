@@ -5,6 +5,7 @@ import sys
 from errno import ENOSPC
 from io import BytesIO
 from pathlib import Path
+from subprocess import PIPE, Popen
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,10 +15,10 @@ import pytest
 from dropflow.api.client import Client
 from dropflow.api.session_records import SessionDetail
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.jobs import launched_job, login
+from dropflow.cli.jobs import hosts, launched_job, login
 from dropflow.cli.jobs.job_submission import ScriptReply, run_order
 from dropflow.cli.output import CommandOutput
-from dropflow.errors import BatchSystemError, ConflictError, StorageError
+from dropflow.errors import BatchSystemError, ConflictError, StorageError, WorldError
 from dropflow.states import UNKNOWN
 from managers.jobs import job_directory
 from managers.jobs.batch import Facility, JobOrder
@@ -88,6 +89,21 @@ def test_jobs_in_a_row_that_complete_nothing_are_counted() -> None:
 
     assert [before.idle_after(one) for one in (some, more, None)] == [3, 0, 3]
     assert JobStatus().idle_after(None) == 1
+
+
+def test_a_process_that_does_not_end_in_time_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error of 'dropflow down' names a process that ignores SIGTERM; one that has ended is no error."""
+    monkeypatch.setattr(hosts, "_END_SECONDS", 0.05)
+    program = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); signal.pause()"
+    with Popen([sys.executable, "-c", program], stdout=PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            with pytest.raises(WorldError, match=f"process {process.pid} has not ended within 0.05 s"):
+                hosts.end_process(process.pid)
+        finally:
+            process.kill()
+    hosts.end_process(process.pid)
 
 
 def test_a_full_disk_ends_no_session_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

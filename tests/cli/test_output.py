@@ -94,6 +94,15 @@ def test_a_full_disk_behind_standard_output_is_told() -> None:
     ]
 
 
+def test_a_note_on_a_full_disk_is_lost_and_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Standard error of a job or a pool is a file beside its session: a note ends neither of them."""
+    with Path("/dev/full").open("w", buffering=1, encoding="utf-8") as full:
+        monkeypatch.setattr("sys.stderr", full)
+        CommandOutput().note("the island does not answer")
+        with pytest.raises(OSError, match="No space left"):
+            full.close()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("arguments", ["check -", "fill -", f"diff - {NESTED}"])
 def test_a_closed_standard_input_is_told(arguments: str) -> None:

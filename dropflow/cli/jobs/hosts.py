@@ -21,6 +21,7 @@ import psutil
 
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.output import CommandOutput, columns
+from dropflow.errors import WorldError
 from dropflow.files import private_directory
 from dropflow.ids import safe_name
 from managers.child_processes import ChildProcess, ChildProcesses
@@ -136,7 +137,8 @@ def run_hosts(directory: str) -> Exit:
             text = f"{process.name}: {process.error.text}"
         elif process.status is not None:
             text = f"{process.name}: its ssh has ended with status {process.status}"
-            sys.stderr.write(f"{text}\n")
+            with suppress(OSError):  # of a full disk
+                sys.stderr.write(f"{text}\n")
         if process.status is None or not job.request.hosts[number].stays:
             line = {"error": {"text": text}} if text else {"url": process.url}
             job.write_text(job.ready_file(number), msgspec.json.encode(line).decode())
@@ -212,8 +214,21 @@ def _watch(connection: int, held: int, *, stays: bool) -> None:
 
 
 def end_process(process: int) -> None:
-    """End a process of this host, and wait until it has ended."""
-    with suppress(psutil.NoSuchProcess):
+    """End a process of this host, and wait until it has ended.
+
+    Raises
+    ------
+    WorldError
+        It has not ended in time, or is of another user.
+    """
+    try:
         server = psutil.Process(process)
         server.send_signal(signal.SIGTERM)
         server.wait(_END_SECONDS)
+    except psutil.NoSuchProcess:
+        pass
+    except psutil.TimeoutExpired as error:
+        hint = f"it was told to: wait, or end it with 'kill -9 {process}'"
+        raise WorldError(f"process {process} has not ended within {_END_SECONDS:g} s", hint=hint) from error
+    except psutil.AccessDenied as error:
+        raise WorldError(f"process {process} is of another user, and cannot be ended from here") from error

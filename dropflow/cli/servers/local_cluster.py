@@ -9,7 +9,7 @@ import socket
 import sys
 from collections.abc import Sequence
 from concurrent.futures import CancelledError
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 
@@ -235,9 +235,10 @@ class _Cluster:
         remote = next((host for host in self._options.hosts if host.name == process.name), None)
         log = self._root / process.name / "manager.log"
         place = f"{log}" if remote is None else f"{remote.directory}/up/{remote.name}/manager.log there"
-        sys.stderr.write(f"{process.name} has ended with status {process.status}: see {place}")
-        sys.stderr.write("; the others continue\n" if others else "\n")
-        sys.stderr.flush()
+        with suppress(OSError):  # the reader of standard error may have ended, or its disk may be full
+            sys.stderr.write(f"{process.name} has ended with status {process.status}: see {place}")
+            sys.stderr.write("; the others continue\n" if others else "\n")
+            sys.stderr.flush()
         if not others:
             self._stop.set()
 
