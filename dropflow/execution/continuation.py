@@ -125,7 +125,7 @@ class Continuation:
     contents : mapping of int to Handle
         Contents that are still there, by drop, in the order of their commits.
     failures : mapping of int to Failure
-        The failures of the drops in ERROR that started an error.
+        The failures of the drops in ERROR that started an error, and why drops were cancelled alone.
     frozen : FrozenSession or None
         The session that this one continues in the same process, with its runner; None after a restart.
     outdated : tuple of Handle
@@ -198,7 +198,7 @@ def continuation_of(
             released=tuple(sorted(before.released & {*reset, *lost})),
         ),
         contents={drop: content for drop, content in before.contents.items() if kept[drop]} | copies,
-        failures={drop: failure for drop, failure in before.failures.items() if states[drop] == _ERROR},
+        failures={drop: failure for drop, failure in before.failures.items() if states[drop] in (_ERROR, _CANCELLED)},
         frozen=_with_needed_parts(before, is_own & is_reset) if before.has_runner else None,
         outdated=tuple(content for drop, content in before.contents.items() if is_outdated[drop]),
     )

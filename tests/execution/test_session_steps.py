@@ -10,6 +10,7 @@ import pytest
 
 from dropflow.execution.chains import not_begun
 from dropflow.execution.content_location import Handle
+from dropflow.execution.continuation import Restart, continuation_of
 from dropflow.execution.core import Core
 from dropflow.execution.events import Event, Failed, Finished
 from dropflow.execution.interfaces import Exchange
@@ -20,6 +21,7 @@ from dropflow.execution.tasks import AttemptResult, StreamOpened, Task
 from dropflow.execution.walltime import postponed
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.slices import whole_slice
 from dropflow.states import DropState, SessionState
 from dropflow.stopping import GRACE_SECONDS, kill_after, stopped_after
 from dropflow.testing.conformance import FakeRepository
@@ -221,6 +223,28 @@ def test_a_cancelled_drop_is_the_root_cause_of_what_depends_on_it() -> None:
         ("drawing_A_0", "the drop was cancelled: too slow", 3, 3)
     ]
     assert (result.counts.failed, result.counts.took_along, result.counts.cancelled) == (0, 3, 1)
+
+
+def test_the_reason_of_a_cancelled_drop_is_kept_in_the_next_session() -> None:
+    """Also when the session goes on with other drops, as after the loss of a node."""
+    graph = draw("A -> x, B -> y")
+    session = build_session(graph, FakeRepository(), FakeRunner(), clock=VirtualClock())
+    session.begin()
+    session.cancel_drop(row(graph, "A"), "too slow")
+    session.step()
+    nothing = np.zeros(graph.drops, dtype=np.bool_)
+    following = build_session(
+        graph,
+        FakeRepository(),
+        FakeRunner(),
+        clock=VirtualClock(),
+        continuation=continuation_of(
+            session.hand_over(), whole_slice(graph), Restart(reset=nothing, repeated=nothing, reason="a node is lost")
+        ),
+    )
+    following.begin()
+
+    assert [report.text for report in following.reports()] == ["the drop was cancelled: too slow"]
 
 
 def test_what_is_written_to_a_cancelled_data_drop_is_discarded() -> None:
