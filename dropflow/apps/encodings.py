@@ -51,7 +51,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 
 from dropflow.apps.app_interface import Context, InputData, OutputData
-from dropflow.apps.formats import FORMATS, CannotHoldError, DamagedError, read_format
+from dropflow.apps.formats import FORMATS, CannotHoldError, DamagedError, read_format, refuse_mask
 from dropflow.apps.parameters import describe_missing
 from dropflow.errors import AppError, BadParameterError, MissingDependencyError, UsageError, install_hint
 from dropflow.failure import summary_of, text_of
@@ -117,6 +117,7 @@ def _encode_value_npy(value: Any) -> bytes:
         raise CannotHoldError(str(problem)) from problem
     if array.dtype.hasobject:
         raise CannotHoldError("it would be an array of Python objects, which npy cannot hold")
+    refuse_mask(array)
     if not isinstance(value, np.ndarray | np.generic) and not keeps(array, value):
         raise CannotHoldError("an array would change it: numbers to text, large integers to floats, or NULs at the end")
     stream = io.BytesIO()
@@ -145,7 +146,7 @@ def _json(value: Any) -> bytes:
         raise CannotHoldError(str(problem)) from problem
     if not same:
         raise CannotHoldError("JSON would change it (tuples become lists, keys become text)")
-    return text.encode()
+    return _encoded(text)
 
 
 def _literal(value: Any) -> bytes:
@@ -715,6 +716,7 @@ def array_of(context: Context, data: InputData) -> "NDArray[Any]":
 
     value = _port_values_npy(data) if data.read().startswith(NPY_START) else value_of(context, data)
     try:
+        refuse_mask(value)
         array = np.asarray(value)
     except ValueError as problem:
         raise AppError(f"input '{data.name or data.oid}' is not one array: {problem}") from problem

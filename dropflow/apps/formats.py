@@ -242,7 +242,22 @@ def _library(name: str) -> Any:
 def _array(value: Any) -> "NDArray[Any]":
     import numpy as np  # noqa: PLC0415 - only for arrays
 
+    refuse_mask(value)
     return np.asarray(value)
+
+
+def refuse_mask(value: Any) -> None:
+    """Raise if a value is an array with masked elements, which would be written as if they were valid.
+
+    Raises
+    ------
+    CannotHoldError
+        It is.
+    """
+    import numpy as np  # noqa: PLC0415 - only for arrays
+
+    if np.ma.is_masked(value):
+        raise CannotHoldError("its mask would be lost: fill it first, as with array.filled(nan)")
 
 
 def _arrays(value: Any, above: str = "") -> Iterator[tuple[str, "NDArray[Any]"]]:

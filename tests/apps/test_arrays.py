@@ -2,6 +2,7 @@
 
 import io
 import math
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,7 @@ def test_averages_of_numbers_tables_and_lost_inputs(tmp_path: Path) -> None:
         ([[1], [[1]]], "shapes (1,), (1, 1)"),
         (["x"], "holds str of <U1, not numbers"),
         ([b""], "holds no numbers: it is empty"),
+        ([np.ma.array([1.0, 9.0], mask=[False, True])], "its mask would be lost"),
     ],
 )
 def test_inputs_that_cannot_be_averaged_are_an_error(tmp_path: Path, contents: list[Any], text: str) -> None:
@@ -161,6 +163,14 @@ def test_element_mode_writes_one_value_to_each_output(tmp_path: Path) -> None:
     assert try_app(app, tmp_path, inputs=[Given("in", [4, 5])], outputs=["o"] * 2, fields=fields).values == [4, 5]
     failure = try_app(app, tmp_path, inputs=[Given("in", [4])], outputs=["o"] * 2, fields=fields).failure
     assert "fewer elements than there are outputs (2)" in failure.text
+
+
+def test_the_pieces_of_a_masked_array_have_its_mask(tmp_path: Path) -> None:
+    """Elements that are masked before a scatter are masked in its pieces."""
+    masked = np.ma.array([1, 2, 3, 4], mask=[False, True, False, True])
+    got = try_app(f"{SIMPLE}GenericScatterApp", tmp_path, inputs=[Given("in", masked)], outputs=["o"] * 2)
+
+    assert [pickle.loads(content).tolist() for content in got.contents] == [[1, None], [3, None]]
 
 
 @pytest.mark.parametrize(("content", "text"), [({"a": 1}, "cannot be split"), (5, "cannot be split")])

@@ -73,6 +73,14 @@ def test_a_file_that_is_cut_is_damaged(name: str, tmp_path: Path) -> None:
         read_format(name, path)
 
 
+@pytest.mark.parametrize("name", ["fits", "hdf5", "zarr", "image"])
+def test_masked_elements_are_refused(name: str, tmp_path: Path) -> None:
+    """A format would write them as if they were valid."""
+    masked = np.ma.array(np.ones((4, 4), dtype=np.uint8), mask=np.eye(4))
+    with pytest.raises(CannotHoldError, match="mask would be lost"):
+        write_format(name, {"a": masked} if name == "hdf5" else masked, tmp_path / "content")
+
+
 @pytest.mark.parametrize("name", FORMATS)
 def test_another_format_is_named(name: str, tmp_path: Path) -> None:
     """Reading a file of another format says the path, what was found, and what was expected."""

@@ -144,7 +144,7 @@ def _scatter_split(value: Any, count: int, name: str) -> list[Any]:
     if isinstance(value, list) and not _is_uniform(value):
         bounds = [part * (len(value) // count) + min(part, len(value) % count) for part in range(count + 1)]
         return [value[start:stop] for start, stop in pairwise(bounds)]
-    return list(np.array_split(np.asarray(value), count))
+    return list(np.array_split(np.asanyarray(value), count))  # also of a masked array
 
 
 def _is_uniform(values: list[Any]) -> bool:
