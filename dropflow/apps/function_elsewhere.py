@@ -15,6 +15,7 @@ from typing import Any
 
 from dropflow.apps.app_interface import Context, OutputData
 from dropflow.apps.container import Container, ContainerFiller, Program
+from dropflow.apps.load_function import name_parts
 from dropflow.apps.runtime_environment import RuntimeEnvironment
 from dropflow.errors import AppError
 from dropflow.graph.templates import Template
@@ -41,18 +42,24 @@ try:
         answer("old", version)
         sys.exit(0)
     with open(os.path.join(folder, "call"), "rb") as stream:
-        source, name = pickle.load(stream)
+        source, parts = pickle.load(stream)
         if source:
             space = {"__name__": "__dropflow__"}
             exec(compile(source, "<func_code>", "exec"), space)
             values = space.values()
             made = [value for value in values if callable(value) and getattr(value, "__module__", "") == "__dropflow__"]
-            function = space.get(name.rpartition(".")[2]) if name else made[-1]
+            first = next((place for place, part in enumerate(parts) if part in space), 0)
+            function, module = space[parts[first]] if parts[0] else made[-1], ""
         else:
             import importlib
 
-            module, _, attribute = name.rpartition(".")
-            function = getattr(importlib.import_module(module), attribute)
+            first, module = 0, parts[0]
+            function = importlib.import_module(module)
+        for part in parts[first + 1 :]:
+            module += "." + part
+            if not source and not hasattr(function, part):
+                importlib.import_module(module)
+            function = getattr(function, part)
         args, kwargs = pickle.load(stream)
     answer("value", function(*args, **kwargs))
 except Exception as error:
@@ -142,7 +149,8 @@ def _write_call(folder: Path, call: FunctionCall) -> None:
             f"an argument of {call.title} cannot be pickled: {error}",
             hint="functions in another environment get what can be pickled; give large data by path",
         ) from error
-    (folder / "call").write_bytes(pickle.dumps((call.source, call.name), _PROTOCOL) + arguments)
+    _, parts = name_parts(call.name)
+    (folder / "call").write_bytes(pickle.dumps((call.source, parts), _PROTOCOL) + arguments)
 
 
 def _value_in(folder: Path, name: str, where: str, status: int, lack: str) -> Any:

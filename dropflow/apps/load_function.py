@@ -178,7 +178,7 @@ def import_object(name: str, where: str) -> Callable[..., Any]:
     AppError
         A module raised while it was imported.
     """
-    name, parts = _parts(name)
+    name, parts = name_parts(name)
     value = _builtin(parts)
     if value is not None:
         return _callable(value, name, where)
@@ -200,7 +200,7 @@ def refuse_name(name: str, where: str) -> None:
     MissingDependencyError, BadParameterError
         As `import_object`.
     """
-    name, parts = _parts(name)
+    name, parts = name_parts(name)
     builtin = _builtin(parts)
     if builtin is not None:
         _callable(builtin, name, where)
@@ -214,7 +214,7 @@ def refuse_name(name: str, where: str) -> None:
     raise _no_attribute(name, f"the module '{absent.module}'", absent.name, absent.known, where)
 
 
-def _parts(name: str) -> tuple[str, list[str]]:
+def name_parts(name: str) -> tuple[str, list[str]]:
     """Return `name` in dropflow, and its parts without a final ``__init__`` or ``__class__``."""
     for old, new in MOVED.items():
         if name.startswith(f"{old}."):

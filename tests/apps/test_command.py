@@ -465,6 +465,30 @@ def test_a_function_with_variables_runs_in_a_process_that_begins_with_them(secre
     assert secrets.exists()
 
 
+TOOLS = "class Tools:\n    @staticmethod\n    def double(x):\n        return 2 * x\n"
+
+
+@pytest.mark.parametrize("environment", ["", '{"A": "1"}'])
+@pytest.mark.parametrize(
+    ("name", "code", "given", "wanted"),
+    [
+        ("datetime.date.fromisoformat", "", ("in", "2026-11-28"), "2026-11-28"),
+        ("xml.dom.minidom.parseString", "", ("string", "<a/>"), "Document"),
+        ("fractions.Fraction.__init__", "", ("numerator", 4), "4"),
+        ("dlg.apps.simple_functions.createRange", "", ("end", 3), "[0, 1, 2]"),
+        ("some.Tools.double", TOOLS, ("x", 4), "8"),
+    ],
+)
+def test_a_name_means_the_same_function_in_another_process(  # noqa: PLR0917 - drawn
+    name: str, code: str, given: tuple[str, Any], wanted: str, environment: str, tmp_path: Path
+) -> None:
+    """A variable in a node does not change which names of functions are found."""
+    fields = {"environment": environment} if environment else {}
+    got = _run(FUNCTION, tmp_path, func_name=name, func_code=code, inputs=[given], **fields)
+
+    assert wanted in str(got.values[0])
+
+
 def test_fields_of_the_environment_are_checked_before_anything_runs(tmp_path: Path) -> None:
     """Unreadable values, an environment that is not there, and components that cannot have one."""
     for field, value, text in (
