@@ -21,6 +21,8 @@ _FAILURE = Failure(code=WorldError.code, kind="Aborted", text="the attempt was a
 _NOTHING = (-1, -1)
 _WINDOW = 64
 """Attempts in a batch. Small, so that the session processes a cancel and publishes statistics between batches."""
+_BATCH_SECONDS = 1.0
+"""Seconds after which a batch ends early. The session records results between batches, so a crash loses no more."""
 _CLOSE_SECONDS = 1.0
 """Seconds that all threads together may take to end."""
 _PLAIN = ResourceNeeds()
@@ -42,10 +44,11 @@ class InlineRunner:
         Runs one attempt; closed with the runner.
     """
 
-    window = _WINDOW
-
     def __init__(self, executor: Executor) -> None:
+        self.window = _WINDOW
         self._executor = executor
+        self._clock = SystemClock()
+        self._ends = 0.0
         self._deliver: ResultSink | None = None
         self._current = _NOTHING
         self._is_interrupted = self._is_held = False
@@ -59,14 +62,18 @@ class InlineRunner:
         self._deliver = deliver
 
     def submit(self, tasks: Sequence[Task]) -> None:
-        """Run `tasks` and deliver their results."""
+        """Run `tasks` and deliver their results. When they have taken long, the rest is answered as not begun."""
         results: list[StreamOpened | AttemptResult] = []
         self._kept += tasks
+        self._ends = self._clock.monotonic() + _BATCH_SECONDS
         try:
             while self._kept and (self._is_interrupted or not self._is_held):
-                results += self._run(self._kept.popleft())
+                task = self._kept.popleft()
+                results += not_begun(members(task)) if results and self._is_late else self._run(task)
         finally:
             self._current = _NOTHING
+        if results:
+            self.window = 1 if self._is_late else min(2 * self.window, _WINDOW)
         if results and self._deliver is not None:
             self._deliver(results)
 
@@ -74,11 +81,15 @@ class InlineRunner:
         """Return the results of an attempt and of its followers."""
         results = [self._execute(task)]
         for done, follower in enumerate(task.then):
-            following = None if self._is_held else with_input(follower, results[-1])
+            following = None if self._is_held or self._is_late else with_input(follower, results[-1])
             if following is None:
                 return results + not_begun(task.then[done:])
             results.append(self._execute(following))
         return results
+
+    @property
+    def _is_late(self) -> bool:
+        return self._clock.monotonic() >= self._ends
 
     def _execute(self, task: Task) -> AttemptResult:
         if self._is_interrupted:
@@ -93,9 +104,13 @@ class InlineRunner:
         return {} if current == _NOTHING else {current[0]: 0}
 
     def abort(self, drop: int, attempt: int, grace: float = GRACE_SECONDS) -> None:
-        """Stop an attempt if it runs now."""
+        """Stop an attempt if it runs now, or answer it if it is held."""
         if (drop, attempt) == self._current:
             self._executor.abort(drop, attempt, grace)
+        held = next((task for task in self._kept if (task.drop, task.attempt) == (drop, attempt)), None)
+        if held is not None and self._deliver is not None:
+            self._kept.remove(held)
+            self._deliver([aborted(drop, attempt), *not_begun(held.then)])
 
     def hold(self, *, is_held: bool) -> None:
         """Start no attempts while `is_held`. Attempts that were submitted before run in the next `submit`."""

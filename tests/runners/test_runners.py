@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.clock import SystemClock
+from dropflow.execution.chains import is_not_begun
 from dropflow.execution.content_location import Handle
 from dropflow.execution.executor_spec import ExecutorSpec
 from dropflow.execution.interfaces import Runner
@@ -29,6 +30,7 @@ from dropflow.testing.conformance import FakeRepository
 from dropflow.testing.drawing import draw
 from tests.execution.sessions import build_session
 from tests.processes import gone
+from tests.virtual_clock import VirtualClock
 
 FACTORY = "dropflow.testing.attempts:build"
 WIDE = ", ".join(f"a{number} -> B{number} -> c{number}" for number in range(40))
@@ -179,9 +181,9 @@ def test_a_closed_pool_takes_no_commands(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["mixed"])
+@pytest.mark.parametrize("kind", ["mixed", "inline"])
 def test_a_runner_that_is_held_starts_nothing(kind: str, tmp_path: Path) -> None:
-    """Attempts that are submitted meanwhile, or were before, run after it."""
+    """Attempts that are submitted meanwhile, or were before, run after it; an aborted one is answered."""
     graph = draw(", ".join(f"A{number}" for number in range(30)))
     answered: list[AttemptResult] = []
     runner = make(kind, graph, tmp_path)
@@ -201,6 +203,24 @@ def test_a_runner_that_is_held_starts_nothing(kind: str, tmp_path: Path) -> None
 
     assert before == []
     assert sorted(result.drop for result in answered) == list(range(30))
+    assert [result.drop for result in answered if result.failure is not None] == [3]
+
+
+def test_a_batch_in_this_thread_ends_after_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session records results between batches: a crash loses those of a second, and the attempt that runs."""
+    clock = VirtualClock()
+    monkeypatch.setattr("dropflow.runners.in_process.SystemClock", lambda: clock)
+    executor = ScriptedExecutor(spec_of(draw("A"), tmp_path))
+    monkeypatch.setattr(executor, "execute", lambda task: clock.advance(0.4) or AttemptResult(task.drop, task.attempt))
+    runner, answered = InlineRunner(executor), list[AttemptResult]()
+    runner.start(answered.extend)  # type: ignore[arg-type]
+    runner.submit([Task(drop, 1, 0, f"d{drop}", ()) for drop in range(6)])
+    begun = [result.failure is None for result in answered]
+    runner.close()
+
+    assert begun == [True] * 3 + [False] * 3
+    assert all(is_not_begun(result) for result in answered[3:])
+    assert runner.window == 1
 
 
 # Contents that many attempts read: sent to a worker once, and there for each of them.
