@@ -26,6 +26,8 @@ _log = logging.getLogger(__name__)
 
 _LONGEST_WAIT = 3600.0
 """Seconds. A wait without end, or beyond what the platform's timers can count, is cut into waits of this length."""
+_THREAD_RETRY = 1.0
+"""Seconds until the system is asked again for a thread that it refused, which has no event."""
 _IDLE = 5.0
 """Seconds that a thread waits for its next job before it ends."""
 
@@ -173,13 +175,23 @@ class Owner:
         # Threads are kept for a while: `Thread.start` waits until the new thread runs, and events wait meanwhile.
         if self._idle:
             self._idle.pop().put(job)
-        elif self._job_threads < self._most_jobs:
-            self._job_threads += 1
-            jobs: _Jobs = SimpleQueue()
-            jobs.put(job)
-            threading.Thread(target=self._run_jobs, args=[jobs], name=f"job-{self._name}", daemon=True).start()
         else:
             self._waiting_jobs.append(job)
+            self._start_waiting_job()
+
+    def _start_waiting_job(self) -> None:
+        if self._needs_thread():
+            jobs: _Jobs = SimpleQueue()
+            try:
+                threading.Thread(target=self._run_jobs, args=[jobs], name=f"job-{self._name}", daemon=True).start()
+            except RuntimeError as error:
+                _log.warning("a job of manager %s waits: %s", self._name, error)
+            else:
+                self._job_threads += 1
+                jobs.put(self._waiting_jobs.popleft())
+
+    def _needs_thread(self) -> bool:
+        return bool(self._waiting_jobs) and self._job_threads < self._most_jobs
 
     # The thread.
 
@@ -201,10 +213,11 @@ class Owner:
 
     def _patience(self) -> float:
         wait = self._machine.deadline() - self._clock.monotonic()
-        return min(max(wait, 0.0), _LONGEST_WAIT)
+        return min(max(wait, 0.0), _THREAD_RETRY if self._needs_thread() else _LONGEST_WAIT)
 
     def _step(self, items: Sequence[Any]) -> bool:
         """Process `items`, and return whether to continue."""
+        self._start_waiting_job()
         now = self._clock.monotonic()
         for position, item in enumerate(items):
             if isinstance(item, _Close):

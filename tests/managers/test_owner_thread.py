@@ -132,6 +132,23 @@ def harness() -> Iterator[Harness]:
         yield opened
 
 
+def test_jobs_wait_for_threads_that_the_system_refuses(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No job is lost, and as many of them run at a time as before."""
+    start, refused = threading.Thread.start, iter("ab")
+
+    def refuse_two(thread: threading.Thread) -> None:
+        if thread.name == "job-x" and next(refused, None):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse_two)
+    futures = [harness.owner.submit(harness.machine.work) for _ in range(3)]
+    for _ in range(2):
+        assert harness.begun.acquire(timeout=60)
+    harness.gate.set()
+    assert [future.result(60) for future in futures] == ["worked"] * 3
+
+
 def test_calls_return_what_the_machine_answers(harness: Harness) -> None:
     """A value is returned, an error is raised, and only the owner's thread runs the machine."""
     assert [harness.owner.call(harness.machine.echo, value=value) for value in (1, 2)] == [1, 2]
