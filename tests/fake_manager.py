@@ -596,7 +596,8 @@ class FakeManager(SessionTimes, Manager):
         self._find(session)
         parts = []
         for section in self._sections.get(session, ()):
-            first = query.known.get(section.node, 0)
+            known = query.known.get(section.node, 0)
+            first = known if known <= len(section.records) else 0
             rest = msgspec.structs.replace(section, first=first, records=section.records[first:])
             parts.append(pack_times(rest))
         return _download(f"{session}.times", "application/vnd.dropflow.times", b"".join(parts))

@@ -11,6 +11,8 @@ import { StateStream } from "./graph_states.js";
 
 /** Milliseconds between two updates of the list, the legend and the logical graph. */
 const BESIDE_INTERVAL = 500;
+/** Milliseconds after a refusal from which the edges are asked for again, with the next frame that shows single drops. */
+const EDGES_AGAIN = 2_000;
 /** Pixels by which an arrow key moves the picture. */
 const ARROW_STEP = 90;
 /** Widths by heights of the drawings that are asked for: few, since the server keeps each. */
@@ -152,6 +154,7 @@ class GraphPage {
       this.view.redraw();
     } catch (error) {
       this.say(error.message);
+      setTimeout(() => (this.areEdgesAsked = false), EDGES_AGAIN);
     }
   }
 

@@ -135,7 +135,10 @@ async function restart() {
   }
   if (signal.aborted) return;
   list.removeAttribute("aria-busy");
-  if (!found) return;
+  if (!found) {
+    typing = setTimeout(restart, AGAIN); // what is shown are the lines of other filters
+    return;
+  }
   const lines = found.lines.map(lineOf);
   list.replaceChildren(...lines);
   groups = [{ cursor: found.older, lines }];
@@ -248,7 +251,7 @@ addEventListener(
 );
 follow.addEventListener("change", scrollToEnd);
 document.addEventListener("visibilitychange", () => {
-  if (!isLive || !newest.hidden) return;
+  if (!isLive || !newest.hidden || list.hasAttribute("aria-busy")) return; // a search goes on while the page is hidden
   running.abort();
   running = new AbortController();
   if (!document.hidden) keepUp(running.signal);

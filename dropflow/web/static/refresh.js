@@ -36,6 +36,7 @@ export async function refresh(names, isBrief = false) {
   } catch {
     return "lost";
   }
+  const focused = document.activeElement;
   for (const fresh of page.querySelectorAll("[data-part]")) {
     const name = fresh.getAttribute("data-part");
     const live = document.querySelector(`[data-part="${CSS.escape(name)}"]`);
@@ -47,6 +48,8 @@ export async function refresh(names, isBrief = false) {
   if (foot) become(document.querySelector(".foot"), foot);
   // The order of tables, buttons and the like are not in the page of the server: `kit.js` and others add them again.
   document.dispatchEvent(new Event("refreshed"));
+  // An element that is moved, as with the rows of a table that the reader has sorted, loses the focus.
+  if (focused?.isConnected && focused !== document.activeElement) focused.focus({ preventScroll: true });
   return "fresh";
 }
 

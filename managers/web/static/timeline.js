@@ -27,7 +27,7 @@ async function fetchTimes() {
   attempts.missing = [];
   for (const section of sections(await answer.arrayBuffer())) {
     if (!attempts.add(section)) {
-      attempts.clear();
+      timeline.restart();
       return fetchTimes();
     }
   }

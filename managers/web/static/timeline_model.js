@@ -35,6 +35,15 @@ export class Timeline {
     this.onChoice = () => {};
   }
 
+  /** Forget all attempts, and what was chosen of them: the session was deleted, and another one has its name. */
+  restart() {
+    this.attempts.clear();
+    [this.path, this.ranks] = [[], []];
+    Object.assign(this.shown, { chosen: -1, pointed: null, area: null });
+    this.arrange();
+    this.onChoice();
+  }
+
   /** Put attempts into lanes again: there are more. */
   arrange() {
     const { attempts } = this;

@@ -220,7 +220,7 @@ function factList(facts) {
 }
 
 function octets(bytes) {
-  const power = bytes < 1000 ? 0 : Math.min(Math.floor(Math.log10(bytes) / 3), 4);
+  const power = bytes < 1000 ? 0 : Math.min(Math.floor(Math.log10(bytes * 1.0005) / 3), 4);
   const value = bytes / 1000 ** power;
   return `${power ? value.toPrecision(3) : value} ${["B", "kB", "MB", "GB", "TB"][power]}`;
 }

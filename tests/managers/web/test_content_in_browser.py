@@ -225,6 +225,35 @@ def test_the_log_is_followed_searched_and_read_back(serve: Any, look: Any, tmp_p
     expect(page.locator("#live")).to_have_text("over", timeout=60_000)
 
 
+def test_a_search_of_the_log_survives_an_outage_and_another_tab(serve: Any, look: Any) -> None:
+    """What matches is shown although the manager does not answer at first, or the reader looks elsewhere meanwhile."""
+    manager = manager_with_sessions(role="island", nodes=("a", "b"))
+    manager.print_lines("running", _lines(0, 2000))
+    window = look(serve(manager))
+    window.allow_console_messages("net::ERR_")
+    page, held = window.page, list[Any]()
+    page.goto("/sessions/running/log")
+    rows = page.locator(".log-line")
+    expect(rows).to_have_count(200)
+    page.route("**/log?*level=WARNING*", lambda route: route.abort(), times=1)
+    page.get_by_label("Level").select_option("WARNING")
+    expect(rows).to_have_count(2)
+    expect(page.locator("#live")).to_have_text("live")
+
+    def hold(route: Any) -> None:
+        held.append(route)
+
+    page.route("**/log?text=17&*", hold, times=1)
+    with page.expect_request("**/log?text=17&*"):
+        page.get_by_label("Text", exact=True).fill("17")
+    for is_hidden in ("true", "false"):
+        page.evaluate(f"Object.defineProperty(document, 'hidden', {{ value: {is_hidden}, configurable: true }})")
+        page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    held[0].continue_()
+    expect(rows).to_have_count(0)
+    expect(page.get_by_text("No line matches.")).to_be_visible()
+
+
 def test_results_are_downloaded_as_one_file(serve: Any, look: Any, tmp_path: Path) -> None:
     """By a button, also those with a text only. If something is missing, the browser calls the download failed."""
     manager = manager_with_sessions()

@@ -121,6 +121,20 @@ def test_a_node_of_the_logical_graph_shows_its_drops(serve: Any, look: Any) -> N
     expect(page.locator(".graph-note")).to_have_text("Shown: 1 drop.Show all")
 
 
+def test_edges_that_a_busy_manager_refuses_are_asked_for_again(serve: Any, look: Any) -> None:
+    """With a later frame that shows single drops."""
+    window = look(serve(manager_with_sessions()))
+    window.allow_console_messages("503")
+    page = window.page
+    page.route("**/graph/edges", lambda route: route.fulfill(status=503, body="{}"), times=1)
+    canvas = opened(page, "running", "#drop=5")
+    expect(page.locator(".graph-note")).to_contain_text("the server answered 503")
+
+    with page.expect_response(lambda answer: answer.url.endswith("/graph/edges") and answer.ok):
+        page.evaluate("new Promise((done) => setTimeout(done, 2100))")
+        canvas.press("ArrowLeft")
+
+
 _CROSSED = """async (by) => {
   const { fetchColumns } = await import("/static/graph_columns.js");
   const { Model } = await import("/static/graph_model.js");

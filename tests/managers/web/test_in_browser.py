@@ -290,6 +290,22 @@ def test_a_filter_that_is_answered_late_does_not_replace_a_newer_one(serve: Any,
     expect(page.get_by_text("No drop matches.")).to_have_count(0)
 
 
+def test_the_focus_stays_in_a_table_that_the_reader_has_sorted(serve: Any, look: Any) -> None:
+    """The server sends its rows in another order: they are moved, and a reader with a keyboard stays where they are."""
+    page = look(serve(manager_with_sessions())).page
+    page.goto("/sessions/running")
+    for _ in range(2):
+        page.locator("#logical thead button").first.click()
+    link = page.locator("#logical tbody th a").first
+    name = link.inner_text()
+    assert name != page.locator("#logical tbody th a").last.inner_text()
+    link.focus()
+
+    assert page.evaluate("import('/static/refresh.js').then((module) => module.refresh())") == "fresh"
+    expect(page.locator("#logical tbody th a", has_text=name).first).to_be_focused()
+    assert page.locator("#logical tbody th a").first.inner_text() == name
+
+
 def test_a_number_of_a_logical_node_links_to_its_drops(serve: Any, look: Any) -> None:
     """Each number in the table of logical nodes is a link to the drops that it counts."""
     page = look(serve(manager_with_sessions())).page

@@ -162,6 +162,30 @@ def test_the_timeline_of_a_session_that_is_over_is_asked_for_again(serve: Any, l
 @pytest.mark.slow
 @pytest.mark.browser
 @needs_chromium
+def test_the_timeline_of_another_session_of_the_same_name_is_drawn_anew(serve: Any, look: Any) -> None:
+    """When a session is deleted and run again, nothing of the one before stays: neither its attempts nor the choice."""
+    expect = pytest.importorskip("playwright.sync_api").expect
+    expect.set_options(timeout=120_000)
+    manager, sections = _manager()
+    manager.set_times("s", sections)
+    page = look(serve(manager)).page
+    page.goto("/sessions/s/timeline")
+    root, panel = page.locator("#timeline"), page.locator(".timeline-panel")
+    expect(root).to_have_attribute("data-attempts", str(sum(len(section.records) for section in sections)))
+    page.locator("canvas").focus()
+    for _ in range(20):
+        page.keyboard.press("ArrowRight")
+    expect(panel).to_contain_text("Committed")
+
+    manager.set_times("s", _half(sections))
+    expect(root).to_have_attribute("data-attempts", str(sum(len(section.records) for section in _half(sections))))
+    expect(panel).to_contain_text("Point at an attempt")
+    expect(page.locator("#live")).to_have_text("live")
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+@needs_chromium
 def test_the_timeline_is_drawn_followed_and_explained(serve: Any, look: Any) -> None:
     """It grows while the session runs, zooms and moves by keys, and explains attempts, gaps and areas.
 
