@@ -153,7 +153,11 @@ class AttemptOutput:
             unwritten = self._store.unwritten
             if unwritten is not None:
                 return unwritten
-        return (self._part or self._begin()).finish()
+        part = self._part or self._begin()
+        if self._path is not None and not os.path.lexists(part.path()):
+            port = self.port or self.name
+            self._attempt.log(f"nothing was written to the output '{port}', which is empty: {self._path}", "WARNING")
+        return part.finish()
 
     def abandon(self) -> None:
         """Discard the written data, and the data in the buffers of streams."""

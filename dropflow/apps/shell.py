@@ -15,7 +15,8 @@ placeholder                  value
 ===========================  =====================================================================================
 
 Any other text stays as it is, such as ``{a,b}``, ``${VAR}`` and ``awk '{print $1}'``. A file that is written to the
-path of an output becomes the content of its drop, also for a drop in memory.
+path of an output becomes the content of its drop, also for a drop in memory. If nothing is written there, the content
+is empty, with a warning in the log.
 
 Older graphs have commands in pieces (``Arg01``, ``Arg02``..., ``Arguments`` or ``command_line_arguments``,
 ``input_redirection``, ``output_redirection``); the pieces are joined by blanks. A command without any placeholder whose

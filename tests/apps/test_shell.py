@@ -193,6 +193,17 @@ def test_an_unknown_key_means_the_only_input(tmp_path: Path) -> None:
     assert "a, b" in two.failure.hint
 
 
+def test_an_output_that_is_not_written_is_empty_with_a_warning(tmp_path: Path) -> None:
+    """The log names the port and the path; an output that the command does not name, or has made empty, is silent."""
+    got = run(tmp_path, ": {out}; touch {made}", outputs=("out", "made", "other"))
+
+    assert got.contents == [b"", b"", b""]
+    path = re.search(r"nothing was written to the output 'out', which is empty: (\S+)", got.log)
+    assert path
+    assert f": {path[1]};" in got.log
+    assert got.log.count("nothing was written") == 1
+
+
 def test_blank_fields_add_no_argument(tmp_path: Path) -> None:
     """A blank or False field adds no argument; a precious field adds an empty one."""
     fields = (argument("a", ""), argument("b", False, type="Boolean"), argument("c", "", precious=True))
