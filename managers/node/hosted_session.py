@@ -435,7 +435,7 @@ class HostedSession:
                 _log.error("session %s stopped: this is a bug of dropflow", self.name, exc_info=outcome)
             result, text = self._execution_failed(outcome)
         self.ranks.leave()
-        self._repository.close()
+        _close(self._repository, "could not remove what was not committed")
         try:
             _write(self.session, self.directory.write_summary, result)
             _write(self.session, partial(write_receipts, self.directory.path), receipts_of(self))
@@ -452,7 +452,8 @@ class HostedSession:
         failure = Failure(code=InternalError.code, kind=name_of(error), text=text, hint="see the log of that node")
         self._own_failure = failure
         self.exchange.give_up("", Lost(self.piece.node, failure))
-        _stop_attempts(self.session)
+        # They would go on without their contents, which are removed.
+        _close(self.session, "could not stop its attempts")
         note = f"the execution failed: {text_of(error)}"
         result = SessionResult(
             session=self.name,
@@ -611,12 +612,12 @@ def _write(session: Session, write: Callable[[Any], None], content: object) -> N
         session.notes.append(str(error))
 
 
-def _stop_attempts(session: Session) -> None:
-    """Stop the attempts of an execution that failed: they would go on without their contents, which are removed."""
+def _close(part: Session | LocalRepository, failed: str) -> None:
+    """Close a part of a session, or log that it failed."""
     try:
-        session.close()
+        part.close()
     except Exception as error:  # noqa: BLE001 - the session must end all the same
-        _log.error("a session could not stop its attempts", exc_info=error)
+        _log.error("a session %s", failed, exc_info=error)
 
 
 def _why(result: SessionResult) -> str:

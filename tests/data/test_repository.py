@@ -96,6 +96,20 @@ def test_closing_removes_unfinished_contents_beside_absolute_targets(
     assert _names(tmp_path / "far") == []
 
 
+def test_a_line_that_a_crash_cut_within_a_letter_names_nothing(
+    repository: LocalRepository, node: Node, slot: Slots, tmp_path: Path
+) -> None:
+    """Unfinished contents that the other lines name are removed."""
+    part = store_for(node(FILE, filepath=str(tmp_path / "far/x"))).part(slot())
+    Path(part.path()).write_bytes(b"half a content")
+    with repository.workspace.outside.open("ab") as register:
+        register.write("/far/é".encode()[:-1])
+
+    LocalRepository(tmp_path / "session", "trial", SystemClock()).close()
+
+    assert _names(tmp_path / "far") == []
+
+
 def test_links_beside_a_target_are_not_followed(
     repository: LocalRepository, node: Node, slot: Slots, tmp_path: Path
 ) -> None:

@@ -26,6 +26,7 @@ from dropflow.api.contents_answer import (
 )
 from dropflow.api.drop_records import DropQuery, PageQuery
 from dropflow.api.requests import FailureQuery, SubmitQuery
+from dropflow.data.repository import LocalRepository
 from dropflow.data.storage_errors import fingerprint
 from dropflow.data.workspace import SHARED_MEMORY
 from dropflow.errors import (
@@ -398,6 +399,23 @@ def test_a_node_runs_a_whole_graph_by_itself(make_cluster: Make) -> None:
     assert info.drops == 4
     assert digest(cluster["a"].graph("s")) != ""
     assert oids(cluster["a"].graph("s"), range(4)) == oids(graph, range(4))
+
+
+def test_a_session_ends_although_its_repository_cannot_be_closed(
+    make_cluster: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its node knows that it is over, and its directory has a summary."""
+
+    def fail(repository: LocalRepository) -> None:
+        raise OSError(f"{repository.workspace.directory}: Stale file handle")
+
+    cluster = make_cluster(1)
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalRepository, "close", fail)
+        detail = cluster.run(relay(2, parts=1))["a"]
+
+    assert detail.status == "FINISHED"
+    assert (hosted(cluster["a"]).directory.path / "summary.json").exists()
 
 
 def test_each_node_has_the_whole_graph(make_cluster: Make) -> None:
