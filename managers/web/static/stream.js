@@ -24,6 +24,7 @@ export class Following {
     this.source = null;
     this.timer = 0;
     this.asked = 0;
+    this.closings = 0;
     this.isOpen = false;
   }
 
@@ -37,6 +38,7 @@ export class Following {
   /** Stop; `open` may follow. */
   close() {
     this.isOpen = false;
+    this.closings += 1;
     clearTimeout(this.timer);
     this.source?.close();
     this.source = null;
@@ -71,6 +73,7 @@ export class Following {
   }
 
   async #ask() {
+    const closings = this.closings;
     let answer;
     let body;
     try {
@@ -79,7 +82,7 @@ export class Following {
     } catch {
       answer = null;
     }
-    if (!this.isOpen) return;
+    if (closings !== this.closings) return; // `open` may have followed, which asks by itself
     if (answer?.status === 404) return this.#stop("gone");
     if (answer?.status === 401) return this.#stop("locked");
     if (body) {

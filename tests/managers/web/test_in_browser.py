@@ -192,6 +192,41 @@ def test_without_an_event_stream_the_page_polls(serve: Any, look: Any) -> None:
     expect(page.locator("#live")).to_have_text("over")
 
 
+def test_a_page_that_is_hidden_while_it_polls_polls_once(serve: Any, look: Any) -> None:
+    """An answer that comes after the page was hidden and shown again begins no second series of requests."""
+    window = look(serve(manager_with_sessions(), streams=0))
+    window.allow_console_messages("503")
+    page = window.page
+    page.add_init_script(
+        """window.asked = 0;
+        const ask = window.fetch;
+        window.fetch = (url, options) => { asked += url.endsWith(".json"); return ask(url, options); };
+        window.hide = (hidden) => {
+          Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+          document.dispatchEvent(new Event("visibilitychange"));
+        };"""
+    )
+    held: list[Any] = []
+
+    def hold(route: Any) -> None:  # the method of a list is refused as a handler
+        held.append(route)
+
+    page.clock.install()
+    page.route("**/sessions/running.json", hold)
+    with page.expect_request("**/sessions/running.json"):
+        page.goto("/sessions/running")
+    with page.expect_request("**/sessions/running.json"):
+        page.evaluate("hide(true)")
+        page.evaluate("hide(false)")
+    for route in held:
+        with page.expect_response("**/sessions/running.json"):
+            route.continue_()
+    expect(page.locator("#live")).to_have_text("live, by asking")
+    page.clock.run_for(2_000)
+
+    assert page.evaluate("asked") == 3
+
+
 def test_a_page_reconnects_to_its_manager(serve: Any, look: Any) -> None:
     """The page shows that the connection is lost, and is updated again when the manager is back."""
     manager = manager_with_sessions()
