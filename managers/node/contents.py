@@ -31,6 +31,8 @@ from managers.node.trees import TreeSource, TreeWriter
 MOST_IN_EVENT = 4096
 """Most bytes of a content that is sent in the message about its drop."""
 
+_LONGEST_NAME = 255
+"""Most bytes of the name of a file on Linux."""
 _FETCH_SECONDS = 60.0
 """Seconds to wait for the next bytes of a content."""
 _log = logging.getLogger(__name__)
@@ -328,9 +330,10 @@ class ContentExchange:
         is_shared = handle.kind == "shm" and not (is_copy and (self.copies_to_disk or host_memory().pressure()))
         folder = self._workspace.shared if is_shared else self._workspace.tmp
         # A file of an earlier view may have readers, so it is not written again.
-        name = f"from-{content.drop}-{content.producer}" + (f"-view{self._view}" if self._view else "")
+        name = f"from-{content.drop}-{content.producer}" + (f"-view{self._view}" if self._view else "") + "-"
         # Programs recognise files by the ends of their names.
-        return f"{folder}/{name}-{Path(handle.final or handle.location).name}"
+        end = os.fsencode(Path(handle.final or handle.location).name)[-(_LONGEST_NAME - len(name)) :]
+        return f"{folder}/{name}{end.decode(errors='ignore')}"
 
 
 def _refuse_other_tree(folder: str, handle: Handle, size: int, checksum: int) -> None:

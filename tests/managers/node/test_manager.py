@@ -106,6 +106,22 @@ def test_directories_cross_nodes(make_cluster: Make, in_place: bool) -> None:  #
     assert {detail.status for detail in ended.values()} == {"FINISHED"}, ended
 
 
+@pytest.mark.parametrize("content", [FILE, DIRECTORY])
+def test_contents_with_the_longest_names_cross_nodes(content: str, make_cluster: Make) -> None:
+    """Programs on the other node get a path with the end of the name, so that they recognise the format."""
+    named = Argument(name="dirname" if content == DIRECTORY else "filepath", value=f"{'é' * 125}.fits")
+    drawing = GraphBuilder("line")
+    drawing.app("MAKE", **_bash("mkdir %o0" if content == DIRECTORY else "echo 1 > %o0"))
+    drawing.data("data", component=content, arguments=(named,))
+    drawing.app("TAKE", part=1, **_bash("case %i0 in *ééé.fits) echo right > %o0;; esac")).data("result", part=1)
+    drawing.connect("MAKE", "data").connect("data", "TAKE").connect("TAKE", "result")
+    cluster = make_cluster(2, in_place=False)
+    ended = cluster.run(drawing.build())
+
+    assert {detail.status for detail in ended.values()} == {"FINISHED"}, ended
+    assert _bytes(cluster["b"].data("s", "line_result_0")) == b"right\n"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("in_place", [True, False])
 @pytest.mark.parametrize("content", [FILE, "dlg.data.drops.memory.InMemoryDROP"])
