@@ -4,7 +4,9 @@ A service runs in the process of its session. It is *ready* when each file at th
 empty, and the command in its field `ready` succeeds, if it has one. Data that it writes later do not count.
 """
 
+import math
 import os
+import shlex
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -174,7 +176,7 @@ class ServiceApp(BashShellApp):
                     hint="see the log of this drop; a service runs until it is stopped",
                 )
             missing = [file for file in files if not (file.exists() and file.stat().st_size)]
-            if not missing and (not ready or context.command(ready, {}) == 0):
+            if not missing and (not ready or context.command(_within(ready, end - clock.monotonic()), {}) == 0):
                 return
             if clock.monotonic() > end:
                 what = f"it has written nothing to {missing[0]}" if missing else f"'{ready}' does not succeed"
@@ -219,6 +221,11 @@ class StopServiceApp(App):
             )
         service.stop()
         context.log("the service was stopped")
+
+
+def _within(command: str, seconds: float) -> str:
+    """Return a command that is ended after a time: one that asks a service may wait for it without end."""
+    return f"timeout -k 1 {max(math.ceil(seconds), 1)} /bin/bash -c {shlex.quote(command)}"
 
 
 def _limited(log: Path) -> Callable[[bytes], object]:

@@ -17,6 +17,7 @@ from dropflow.ids import drop_file_name
 from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
 from dropflow.states import SessionState
+from dropflow.testing.attempts import try_app
 from tests.e2e.cluster import until
 from tests.managers.node.conftest import Cluster
 from tests.translator.drawing import Drawing, codes
@@ -149,6 +150,16 @@ def test_a_service_that_is_not_ready_in_time_is_stopped(tmp_path: Path) -> None:
     assert run(graph, tmp_path / "run") is SessionState.FAILED
     assert "not ready after 0.3 s: it has written nothing to " in (tmp_path / "run" / "summary.json").read_text()
     assert not Path("/proc", (tmp_path / "run" / "files" / "pid").read_text().strip()).exists()
+
+
+def test_a_question_that_gets_no_answer_ends_with_the_time_to_start(tmp_path: Path) -> None:
+    """A command in `ready` that waits for the service without end does not keep the service from failing."""
+    fields = {"command": "exec sleep 60", "ready": "sleep 60", "start_timeout": 0.5}
+    arguments = [Argument(name=name, value=value) for name, value in fields.items()]
+
+    got = try_app("dropflow.apps.service.ServiceApp", tmp_path, outputs=(), fields=arguments)
+
+    assert "not ready after 0.5 s: 'sleep 60' does not succeed" in got.failure.text
 
 
 def test_a_service_is_a_command() -> None:
