@@ -433,7 +433,7 @@ class Sessions:
         replies = yield from self._shared.requests.ask_all(
             partial(Manager.delete, session=session, epoch=epoch), _DELETE_SECONDS
         )
-        away = [view for view, _ in replies.missing if view.url in holders]
+        away = [(view, why) for view, why in replies.missing if view.url in holders]
         if not away:
             replies.raise_unless_answered(f"session {session!r}")
         children = self._shared.children.by_url()
@@ -447,12 +447,16 @@ class Sessions:
         if refused:
             raise merge_errors(dict(refused.values()), f"could not delete session {session!r}")
         lost = {view.url for view in self._shared.children.views() if view.is_lost}
-        names = ", ".join(view.name for view in away)
+        done = f"session {session!r} is deleted, but "
         if away:
-            self._shared.log(f"session {session!r} is deleted, but on {names} only when an answer comes")
-        if any(view.url not in lost for view in away):
+            self._shared.log(f"{done}on {', '.join(view.name for view, _ in away)} only when an answer comes")
+        if any(view.url not in lost for view, _ in away):
+            # An island names its nodes that did not answer.
+            texts = [
+                why.removeprefix(done) if why.startswith(done) else f"{view.name} did not answer" for view, why in away
+            ]
             raise LinkError(
-                f"session {session!r} is deleted, but {names} did not answer",
+                done + "; ".join(texts),
                 hint="it is deleted there too, as soon as an answer comes",
             )
 
