@@ -8,7 +8,7 @@ Only the clock of this process counts, and only while the process runs (`manager
 child is the latest follows from the order of its answers: there is one process at an address at a time.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import inf, nextafter
 from typing import Generic, Literal, TypeVar
@@ -226,10 +226,20 @@ class Children:
     suspect_after, lost_after, every : float
         Seconds without an answer after which a child is suspect, and lost, see `managers.membership`; and seconds
         between two status requests.
+    log : callable
+        Takes a line for the log when a child is suspect, lost, alive again, or was started again.
     """
 
     def __init__(
-        self, name: str, role: Role, time: MachineTime, *, suspect_after: float, lost_after: float, every: float
+        self,
+        name: str,
+        role: Role,
+        time: MachineTime,
+        *,
+        suspect_after: float,
+        lost_after: float,
+        every: float,
+        log: Callable[[str], None],
     ) -> None:
         self._name = name
         self._role: Role = role
@@ -237,6 +247,7 @@ class Children:
         self._suspect_after = suspect_after
         self._lost_after = lost_after
         self._every = every
+        self._log = log
         self._children: dict[str, _ChildState] = {}
         self._membership = Membership(suspect_after=suspect_after, lost_after=lost_after)
         self._keys = 0
@@ -329,8 +340,12 @@ class Children:
             return None
         info = status.info
         self._note_change()
+        event = "" if self._is_alive(child) else "is alive"
         if child.info is None or _process(child.info) != _process(info):
             child.process += 1
+            event = "was started again" if child.info is not None else event
+        if event:
+            self._log(f"{info.role} {info.name} {event}")
         is_fit = info.role in _ALLOWED[self._role]
         child.signs += 1
         child.info, child.role = info, info.role
@@ -379,8 +394,15 @@ class Children:
 
     def judge(self) -> None:
         """Update the states of all children for the present time."""
-        if self._time.now >= self._membership.deadline() and self._membership.handle(Tick(), self._time.now):
+        if self._time.now < self._membership.deadline():
+            return
+        changes = self._membership.handle(Tick(), self._time.now)
+        if changes:
             self._note_change()
+        for change in changes:
+            view = self.view(change.after.name)
+            if not view.is_drained:
+                self._log(f"{view.role} {view.name} is {change.after.state.value}: {view.text}")
 
     def deadline(self) -> float:
         """Return the time of the next status request or change of state."""

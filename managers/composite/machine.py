@@ -131,6 +131,7 @@ class CompositeMachine:
             suspect_after=suspect_after,
             lost_after=lost_after,
             every=min(every, suspect_after / 3),  # asked less often, a child would be suspect now and then
+            log=self._log,
         )
         self._routines = Routines(
             self._time, signs=self._children.signs, why_lost=self._children.why_lost, next_id=partial(next, self._ids)
@@ -195,6 +196,7 @@ class CompositeMachine:
     def handle(self, event: CompositeEvent, now: float) -> list[CompositeAction]:
         """Process one event at monotonic time `now`, and return the actions to carry out, in order."""
         self._time.read(now)
+        self._children.judge()
         match event:
             case Call():
                 self._routines.begin(event.operation(), partial(self._return, event.id))
@@ -217,6 +219,7 @@ class CompositeMachine:
     def tick(self, now: float) -> list[CompositeAction]:
         """Return the actions that are due at `now`."""
         self._time.read(now)
+        self._children.judge()
         return self._decide()
 
     def deadline(self) -> float:
@@ -232,7 +235,6 @@ class CompositeMachine:
     # What follows from an event.
 
     def _decide(self) -> list[CompositeAction]:
-        self._children.judge()
         for view in self._children.departed():
             if not self._cache.has_unfinished(view.url):
                 self._remove(view.url)

@@ -8,7 +8,7 @@ from typing import Any
 from dropflow.api.node_records import ManagerInfo, ManagerStatus, NodeInfo
 from dropflow.api.session_records import SessionDetail
 from dropflow.errors import DropflowError, LinkError, NotFoundError
-from managers.composite.machine import ChildConfigured, CompositeMachine
+from managers.composite.machine import ChildConfigured, CompositeMachine, LogWarning
 from managers.machine_calls import Answered, Ask, Call, CallId, Return, Unanswered
 
 
@@ -86,6 +86,7 @@ class MachineWorld:
         self.asked: dict[int, Ask] = {}
         self.calls: dict[int, tuple[str, dict[str, Any], float]] = {}
         self.returned: dict[int, Return] = {}
+        self.log: list[str] = []
         for url in self.nodes:
             self.take(self.machine.handle(ChildConfigured(url), self.now))
 
@@ -101,13 +102,15 @@ class MachineWorld:
         return number
 
     def take(self, actions: list[Any]) -> None:
-        """Store the requests and the returns of the machine."""
+        """Store the requests, the returns and the log of the machine."""
         for action in actions:
             if isinstance(action, Ask):
                 self.asked[action.id] = action
             elif isinstance(action, Return):
                 assert action.id not in self.returned, f"call {action.id} is answered twice"
                 self.returned[action.id] = action
+            elif isinstance(action, LogWarning):
+                self.log.append(action.text)
 
     def outcome(self, ask: Ask) -> Answered | Unanswered:
         """Carry out a request at the child; return its answer."""

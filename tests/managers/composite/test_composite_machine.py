@@ -362,6 +362,25 @@ def test_after_a_pause_of_the_composite_no_child_is_suspect() -> None:
     assert [child.state for child in world.returned[children].value] == ["alive"]
 
 
+def test_each_change_of_a_child_is_one_line_of_the_log() -> None:
+    """That it is suspect, lost and alive again, or was started again; neither its first answer nor each request."""
+    world = MachineWorld("a", "b")
+    world.answer_all()
+    away = world.nodes.pop("http://a:8000")
+    for _ in range(100):
+        world.advance(1.0)
+        world.answer_all()
+    assert world.log == ["node a is suspect: nothing listens there", "node a is lost: nothing listens there (for 15 s)"]
+    world.log.clear()
+    world.nodes[away.url] = away
+    world.nodes["http://b:8000"].process += 1
+    for _ in range(10):
+        world.advance(1.0)
+        world.answer_all()
+
+    assert world.log == ["node b was started again", "node a is alive"]
+
+
 def test_a_machine_without_children_needs_no_tick() -> None:
     """An idle master has no deadline."""
     world = MachineWorld()
