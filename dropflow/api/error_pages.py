@@ -85,7 +85,9 @@ browser in, and then no page asks again. The token is at the end of the address 
 </form>
 """
 # Text between tags and values of attributes have no quotation marks of their own: templates escape them.
-_ADDRESS = re.compile(r'(?<=\s)((?:href|src|action|data-(?:api|base|events|moment|page|session|twin))=")/(?!/)')
+_ADDRESS = re.compile(
+    r'(?<=\s)((?:href|src|action|formaction|data-(?:api|base|events|moment|page|picture|preview|session|twin))=")/(?!/)'
+)
 
 
 def card_page(title: str, card: str, *, target: str, script: str = "", **values: object) -> str:

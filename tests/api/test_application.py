@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from dropflow.api import request_bodies
 from dropflow.api.application import RestApp, make_app
 from dropflow.api.auth import AccessRules
+from dropflow.api.error_pages import relative_page
 from dropflow.api.routes import Limits, Request, Response, Route, StreamSlots
 from dropflow.api.serving import RestServer
 from dropflow.errors import BadGraphError, ConflictError, HttpError, UsageError
@@ -294,6 +295,14 @@ def test_a_lone_surrogate_in_an_error_is_answered() -> None:
 
     assert reply.status == 409
     assert "file" in reply.json["error"]["text"]
+
+
+@pytest.mark.parametrize("name", ["href", "src", "action", "formaction", "data-api", "data-picture", "data-preview"])
+def test_addresses_in_pages_are_relative(name: str) -> None:
+    """Links, forms, their buttons, and what scripts ask for: a proxy may serve them all below a path of its own."""
+    page = f'<p {name}="/sessions/s?a=/b" title="/"> {name}="//host/"'
+
+    assert relative_page(page, "/sessions/s/drops/d?x=/y") == page.replace('"/sess', '"../../../sess')
 
 
 def test_browsers_get_errors_as_pages() -> None:

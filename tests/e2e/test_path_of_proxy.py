@@ -80,6 +80,9 @@ def test_pages_work_below_a_path_of_a_proxy(servers: Servers, tmp_path: Path) ->
         page.get_by_label("A file from EAGLE").set_input_files(str(GRAPH))
         page.get_by_role("button", name="Translate", exact=True).click()
         page.wait_for_url(f"{servers.translator}/translations/*?manager=*")
+        for button in ("Compare all plans", "Show what would run"):
+            page.get_by_role("button", name=button).click()
+            page.get_by_role("heading", name={"Compare all plans": "Plans"}.get(button, "What would run")).wait_for()
         page.get_by_label("Session").fill("below")
         page.get_by_role("button", name="Deploy and watch").click()
         page.wait_for_url(f"{servers.manager}/sessions/below")
