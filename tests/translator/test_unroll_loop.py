@@ -371,3 +371,18 @@ def test_a_loop_aware_link_without_a_loop_is_a_note() -> None:
     """Old graphs mark every edge as loop-aware; if that has no effect, it is a note."""
     outline = outlined(Drawing().app("a").data("d").link("a", "d", aware=True))
     assert [(problem.code, problem.severity.value) for problem in outline.problems] == [("LG062", "info")]
+
+
+@pytest.mark.parametrize("kind", ["app", "data"])
+@pytest.mark.parametrize("is_leaving", [True, False])
+def test_a_loop_without_iterations_has_no_adapters(kind: str, *, is_leaving: bool) -> None:
+    """A loop-aware edge between nodes of one kind that leaves it, or enters it, joins nothing."""
+    drawing = Drawing()
+    getattr(drawing, kind)("outside")
+    with drawing.loop("L", 0):
+        drawing.app("begin").data("end")
+        getattr(drawing, kind)("inside")
+    drawing.link("end", "begin", closes=True)
+    drawing.link(*(("inside", "outside") if is_leaving else ("outside", "inside")), aware=True)
+
+    assert counts(drawing) == (1, 0)

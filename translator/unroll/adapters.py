@@ -40,7 +40,12 @@ def adapt(wire: Wire, source: Unit, target: Unit, plain: IndexMap, taken: set[st
     at_source = source.is_app
     if plain.chunk_of_source:
         return _at_gather(wire, source, target, plain, taken)
-    standing = [counter for counter in plain.counters if (counter.source if at_source else counter.target)]
+    standing = [
+        counter
+        for counter in plain.counters
+        # A counter of neither end is that of a loop without iterations: there are no edges then, and no adapters.
+        if (counter.source if at_source else counter.target) or not (counter.source or counter.target)
+    ]
     levels: Levels = tuple(msgspec.structs.replace(counter.level, size=counter.size) for counter in standing)
     steps = dict(zip(map(id, standing), strides(levels), strict=True))
 
