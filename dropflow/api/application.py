@@ -8,6 +8,7 @@ table. Answers have one envelope, ``{"ok": true, ...}``, and errors one form, ``
 import gc
 import logging
 import secrets
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from itertools import chain
@@ -35,7 +36,7 @@ from dropflow.api.error_body import status_of, to_body
 from dropflow.api.error_pages import CONFIRM_POLICY, confirm_page, error_page, relative_address, wants_page
 from dropflow.api.request_bodies import Account, Budget, check_depth, read_body, too_large
 from dropflow.api.routes import Limits, Request, Response, Route, posted_fields
-from dropflow.clock import Clock
+from dropflow.clock import Clock, SystemClock
 from dropflow.errors import ClockSkewError, DropflowError, HttpError, InternalError, RangeError
 
 _MORE: Mapping[int, tuple[tuple[str, str], ...]] = MappingProxyType(
@@ -58,6 +59,11 @@ _CREDENTIALS = {
     Proof.USER: "user-key",
     Proof.OPEN: "none-needed",
 }
+_REFUSED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+_REFUSALS_SECONDS = 10
+"""Seconds in which at most `_MOST_REFUSALS` refused requests are logged, so that strangers cannot fill the log."""
+_MOST_REFUSALS = 10
+"""Refused requests, by address and reason, that are logged in that time."""
 _JSON = "application/json"
 _DALIUGE_CLIENT = "http://dlg-tm.localhost"
 """The Origin that DALiuGE's own client sends, though it is not a page. A browser would also send ``Sec-Fetch-Site``."""
@@ -209,7 +215,10 @@ def make_app(routes: Sequence[Route], access: AccessRules, limits: Limits, *, cl
         A WSGI application. Every exception of a handler becomes an answer with an error.
     """
     dispatcher = _Dispatcher(
-        AccessControl(access, clock=clock), limits, login=any(route.path == "/login" for route in routes)
+        AccessControl(access, clock=clock),
+        _Refusals(clock or SystemClock()),
+        limits,
+        login=any(route.path == "/login" for route in routes),
     )
     paths: dict[str, list[str]] = {}
     for route in routes:
@@ -255,8 +264,9 @@ def _options(path: str, methods: Sequence[str]) -> Route:
 class _Dispatcher:
     """Checks requests, calls their handlers and answers."""
 
-    def __init__(self, access: AccessControl, limits: Limits, *, login: bool) -> None:
+    def __init__(self, access: AccessControl, refusals: "_Refusals", limits: Limits, *, login: bool) -> None:
         self._access = access
+        self._refusals = refusals
         self._limits = limits
         self._login = login
         self._received, self._memory = Budget(limits.together), Budget(limits.together)
@@ -267,6 +277,7 @@ class _Dispatcher:
         def serve(**path: str) -> object:
             environ = bottle.request.environ
             is_large, admission = False, Admission(proof=Proof.NONE)
+            session = unquote(path["session"]) if "session" in path else None
             try:
                 check = self._check_head(route, environ)
                 admission = check.admission
@@ -275,15 +286,17 @@ class _Dispatcher:
                     try:
                         call = self._call(route, path, check, account)
                         question = self._unconfirmed(route, call)
-                        return _respond(route, route.handler(call) if question is None else question)
+                        answer = route.handler(call) if question is None else question
+                        session = session or getattr(answer, "session", None)
+                        return _respond(route, answer)
                     finally:
                         is_large = account.taken > _LARGE
             except DropflowError as error:
-                return self._refuse(error, daliuge=route.daliuge)
+                return self._refuse(error, daliuge=route.daliuge, is_stranger=admission.proof is Proof.NONE)
             except Exception:  # noqa: BLE001 - every exception becomes an answer
                 return self._refuse(_our_fault(route), daliuge=route.daliuge)
             finally:
-                _log_operation(route, path, admission)
+                _log_operation(route, session, admission)
                 if is_large:
                     # A graph that was refused, and errors with their frames, are cycles: the garbage collector would
                     # find them, with all that was unpacked, only after many more requests.
@@ -327,7 +340,7 @@ class _Dispatcher:
         except DropflowError as stranger:
             refused = stranger
             bottle.response.headers.pop("Allow", None)
-        return self._refuse(refused, daliuge=False)
+        return self._refuse(refused, daliuge=False, is_stranger=True)
 
     def _call(self, route: Route, path: Mapping[str, str], check: HeadCheck, account: Account) -> Request:
         environ = bottle.request.environ
@@ -362,7 +375,7 @@ class _Dispatcher:
             hint="send the form from a page of this server",
         )
 
-    def _refuse(self, error: DropflowError, *, daliuge: bool) -> bytes:
+    def _refuse(self, error: DropflowError, *, daliuge: bool, is_stranger: bool = False) -> bytes:
         environ = bottle.request.environ
         try:
             target = target_of(environ)
@@ -370,19 +383,47 @@ class _Dispatcher:
             target = "/"
         answer = error_response(error, headers_of(environ), target=target, daliuge=daliuge, login=self._login)
         _head(answer.status, answer.content_type, answer.headers)
+        if is_stranger and answer.status in _REFUSED:
+            self._refusals.log(error)
         return answer.body
 
 
-def _log_operation(route: Route, path: Mapping[str, str], admission: Admission) -> None:
-    """Log who asked for a change, and the status of the answer.
+class _Refusals:
+    """Logs requests that were refused before it was known who sent them: at most a few lines in each interval."""
 
-    Requests without a credential are not logged: strangers could fill the log with them, until it has nothing else.
-    """
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()  # for threads of the server
+        self._interval, self._more = -1.0, 0
+        self._logged: set[tuple[str, str]] = set()
+
+    def log(self, error: DropflowError) -> None:
+        """Log the refusal, unless the same address had the same one in this interval; count those that are left out."""
+        request = bottle.request
+        client = str(request.environ.get("REMOTE_ADDR"))
+        with self._lock:
+            interval = self._clock.monotonic() // _REFUSALS_SECONDS
+            if interval != self._interval:
+                self._interval = interval
+                self._logged.clear()
+            if (client, error.text) in self._logged or len(self._logged) == _MOST_REFUSALS:
+                self._more += 1
+                return
+            self._logged.add((client, error.text))
+            more, self._more = self._more, 0
+        text = f"{request.method:.20} {request.path:.200}: {error.text:.200}"
+        text += f" ({more} more refusals before it)" if more else ""
+        about = {"credential": "refused", "client": client, "status": bottle.response.status_code}
+        _AUDIT.info("%s", text, extra=about)
+
+
+def _log_operation(route: Route, session: str | None, admission: Admission) -> None:
+    """Log who asked for a change, the session, and the status of the answer. `_Refusals` logs requests of strangers."""
     request = bottle.request
     if admission.proof is Proof.NONE or route.reads or request.method in SAFE_METHODS:
         return
     about = {
-        "session": unquote(path["session"]) if "session" in path else None,
+        "session": session,
         "credential": _CREDENTIALS[admission.proof],
         "user": admission.user or None,
         "client": request.environ.get("REMOTE_ADDR"),

@@ -10,16 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.api import logs
+from dropflow.api.application import make_app
+from dropflow.api.auth import AccessRules
 from dropflow.api.client import Client
 from dropflow.api.logs import MANAGER_LOG, LogLine, LogQuery, ManagerLog
-from dropflow.api.routes import Request, Response
+from dropflow.api.routes import Limits, Request, Response
 from dropflow.cli.servers import server_process
 from dropflow.cli.servers.server_process import start_logging
-from dropflow.errors import HttpError, NotFoundError, UsageError
+from dropflow.errors import NotFoundError, UsageError
 from managers.manager_server import Service
 from managers.web.page_templates import manager_templates
 from managers.web.pages import ManagerLogView, log_routes
 from tests.fake_manager import FakeManager, manager_with_sessions
+from tests.regular_graphs import fan
+from tests.virtual_clock import VirtualClock
 
 _log = logging.getLogger("dropflow.here")
 
@@ -168,7 +172,7 @@ def test_a_manager_without_a_log_is_an_error() -> None:
 
 @pytest.mark.slow
 def test_changes_are_logged_with_who_asked_for_them(tmp_path: Path) -> None:
-    """Each request that may change something is a line with credential, client and status; others are not logged."""
+    """Each request that may change something is a line with session, credential, client and status."""
     log = ManagerLog("n1", _path(tmp_path))
     service = Service(manager_with_sessions(), token="t")
     service.start()
@@ -176,14 +180,39 @@ def test_changes_are_logged_with_who_asked_for_them(tmp_path: Path) -> None:
         with Client(service.url, token="t") as client:
             client.sessions()
             client.delete("running")
-        with Client(service.url, token="wrong") as stranger, pytest.raises(HttpError, match="token"):
-            stranger.delete("failed")
+            made = client.submit(fan(20)).session
     finally:
         service.close()
 
     assert _texts(log, text="credential=") == [
-        "DELETE /api/v1/sessions/running session=running credential=token client=127.0.0.1 status=200"
+        "DELETE /api/v1/sessions/running session=running credential=token client=127.0.0.1 status=200",
+        f"POST /api/v1/sessions session={made} credential=token client=127.0.0.1 status=201",
     ]
+
+
+def test_refusals_are_logged_but_cannot_fill_the_log(tmp_path: Path) -> None:
+    """A refusal tells its request, reason, client and status; one that repeats is counted, and so are too many."""
+    log, clock = ManagerLog("n1", _path(tmp_path)), VirtualClock()
+    app = make_app([], AccessRules(token="t"), Limits(), clock=clock)
+
+    def ask(client: str, **more: str) -> None:
+        environ = {"REQUEST_METHOD": "GET", "PATH_INFO": "/x", "HTTP_HOST": "localhost", "REMOTE_ADDR": client, **more}
+        list(app(environ, lambda *_: None))
+
+    ask("1")
+    ask("1", REQUEST_METHOD="DELETE", HTTP_AUTHORIZATION="Bearer wrong")
+    for number in range(100):
+        ask(f"{number}")
+    clock.advance(10)
+    ask("1")
+    texts = _texts(log, text="credential=refused")
+
+    assert texts[:2] == [
+        "GET /x: a token is needed credential=refused client=1 status=401",
+        "DELETE /x: the token is wrong credential=refused client=1 status=401",
+    ]
+    assert len(texts) == 11
+    assert texts[-1] == "GET /x: a token is needed (91 more refusals before it) credential=refused client=1 status=401"
 
 
 def test_a_log_that_grows_while_it_is_read_has_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -154,8 +154,10 @@ def test_a_user_has_a_key_that_can_be_revoked(asked: Command, node: Running, tmp
     rows = [line for line in log.splitlines() if "dropflow.audit: POST /api/v1/sessions/none/cancel" in line]
     assert [(" credential=user-key user=alice " in row, row.rpartition("status=")[2]) for row in rows] == [
         (True, "404"),
+        (False, "403"),
         (True, "404"),
     ]
+    assert "/cancel: the key of user alice is revoked" in rows[1]
 
 
 @pytest.mark.slow
