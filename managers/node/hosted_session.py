@@ -609,6 +609,7 @@ def _write(session: Session, write: Callable[[Any], None], content: object) -> N
     try:
         write(content)
     except StorageError as error:
+        _log.warning("%s", error)
         session.notes.append(str(error))
 
 

@@ -1,5 +1,6 @@
 """The node manager: a manager of the sessions of one host."""
 
+import logging
 import platform
 import shutil
 import socket
@@ -54,6 +55,7 @@ _DEPLOY_SECONDS = 60.0
 """Seconds in which this node must have prepared a session, if its deployment gives no other time."""
 _KEPT = 20
 """Number of sessions that are over and stay in memory."""
+_log = logging.getLogger(__name__)
 
 
 class NodeManager(Manager):
@@ -122,6 +124,7 @@ class NodeManager(Manager):
         self._engine = choice.address if choice.is_engine else ""
         self._key = key
         self._url = ""
+        self._is_disk_full = False
         self._last_acks = (link_settings or LinkSettings()).last_acks
         self._started = self._clock.now()
         sessions = self._root / "sessions"
@@ -235,6 +238,11 @@ class NodeManager(Manager):
 
     def _nodes(self) -> tuple[NodeInfo, ...]:
         sessions = tuple(self._host.sessions.values())
+        load = self._load(sessions)
+        if load.is_disk_full != self._is_disk_full:
+            self._is_disk_full = load.is_disk_full
+            change = "is full: no session is deployed here" if load.is_disk_full else "has room again"
+            _log.warning("the disk of %s %s", self._root, change)
         return (
             NodeInfo(
                 name=self.name,
@@ -246,7 +254,7 @@ class NodeManager(Manager):
                 host=self._engine or socket.gethostname(),
                 sessions=sum(not session.state.is_terminal for session in sessions),
                 started=self._started,
-                load=self._load(sessions),
+                load=load,
             ),
         )
 

@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -635,6 +636,23 @@ def test_a_graph_that_is_refused_leaves_no_file_open(make_cluster: Make, tmp_pat
             node.submit(graph, SubmitQuery(session=f"round-{turn}"))
 
     assert held() == ([], [])
+
+
+def test_a_full_disk_is_one_line_of_the_log(
+    make_cluster: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A node logs when its disk is full, and when it has room again; not each time that it is asked."""
+    node = make_cluster(1)["a"]
+    for free in (0, 0, 100):
+        monkeypatch.setattr("shutil.disk_usage", lambda _, free=free: SimpleNamespace(total=100, free=free))
+        node.nodes()
+        node.nodes()
+
+    texts = [record.getMessage() for record in caplog.records if "the disk of" in record.getMessage()]
+    assert [text.partition(" is ")[2] or text.partition(" has ")[2] for text in texts] == [
+        "full: no session is deployed here",
+        "room again",
+    ]
 
 
 def test_a_closed_node_refuses_sessions(tmp_path: Path) -> None:
