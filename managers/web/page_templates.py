@@ -28,6 +28,7 @@ from dropflow.web.views import (
     state_style,
     state_word,
     traffic_grid,
+    with_plain_lines,
 )
 from managers.web.views import FIRST_DROP_PAGE, RUN_AGAIN, TRY_AGAIN, DropPageQuery, ManagerView, session_actions
 
@@ -140,7 +141,7 @@ def value_fields(parameters: Mapping[str, str]) -> list[FormField]:
             name=f"{VALUE}{name}",
             title=name,
             value=value,
-            kind="lines" if name == "func_code" or "\n" in value else "text",
+            kind="lines" if name == "func_code" or "\n" in with_plain_lines(value) else "text",
         )
         for name, value in parameters.items()
     ]

@@ -40,7 +40,7 @@ from dropflow.web.frame import (
 )
 from dropflow.web.known_servers import KnownServers, hop_url
 from dropflow.web.report import report_page, session_report
-from dropflow.web.views import VALUE
+from dropflow.web.views import VALUE, with_plain_lines
 from managers.state_hub import StateHub
 from managers.web.logs import read_start
 from managers.web.page_templates import (
@@ -446,9 +446,10 @@ def action_routes(manager: Manager) -> list[Route]:
 
 
 def _changed(drop: DropDetail, form: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the parameters of a drop that have another value in a form, whose lines end as browsers send them."""
-    posted = {name: form.get(f"{VALUE}{name}", value).replace("\r\n", "\n") for name, value in drop.parameters.items()}
-    return tuple(f"{name}={value}" for name, value in posted.items() if value != drop.parameters[name])
+    """Return the parameters of a drop that have another value in a form, apart from how their lines end."""
+    known = {name: with_plain_lines(value) for name, value in drop.parameters.items()}
+    posted = {name: with_plain_lines(form.get(f"{VALUE}{name}", value)) for name, value in known.items()}
+    return tuple(f"{name}={value}" for name, value in posted.items() if value != known[name])
 
 
 # The form that runs a graph is on the page of the translator, which knows the parameters of a logical graph.

@@ -1,6 +1,7 @@
 """The form that runs a translation: values of its parameters, its partition, and how its session runs."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from math import isfinite
@@ -11,7 +12,7 @@ import msgspec
 from dropflow.failure import Problem
 from dropflow.formatting import few
 from dropflow.session_options import AnnotatedField, SubmitOptions, meta_of
-from dropflow.web.views import VALUE, FormField
+from dropflow.web.views import VALUE, FormField, with_plain_lines
 from translator.options import DEFAULT_ALGORITHM
 from translator.parameters import TemplateForm, value_text
 from translator.plan.registry import ALGORITHMS
@@ -89,7 +90,11 @@ def _value_field(parameter: TemplateParameter, form: TemplateForm) -> FormField:
         name=f"{VALUE}{parameter.name}",
         title=parameter.name,
         value=text,
-        kind="number" if is_number else "lines" if "\n" in text or parameter.name.endswith(".func_code") else "text",
+        kind="number"
+        if is_number
+        else "lines"
+        if "\n" in with_plain_lines(text) or parameter.name.endswith(".func_code")
+        else "text",
         note=", ".join((parameter.type, *limits)),
         help=tuple(line for line in (parameter.description, used if parameter.used_in else "") if line),
         least=low,
@@ -112,8 +117,8 @@ def posted_values(form: Form, template: TemplateForm) -> dict[str, str | int | f
     """Return the posted values that are not those of the graph, or of its configuration, with lines as Python has."""
     posted: dict[str, str | int | float | bool | None] = {}
     for field in (*template.parameters, *template.nodes):
-        known = value_text(field.value).strip()
-        text = form.text(f"{VALUE}{field.name}", template.shown(field)).replace("\r\n", "\n")
+        known = with_plain_lines(value_text(field.value).strip())
+        text = with_plain_lines(form.text(f"{VALUE}{field.name}", template.shown(field)))
         if text != known:
             posted[field.name] = text
     return posted
@@ -132,7 +137,9 @@ def _option_field(name: str, field: AnnotatedField, value: Any) -> FormField:
     if field.kind is bool:
         return FormField(**named, kind="checkbox", value="yes" if value else "")
     if field.special == "walltime":
-        text = datetime.fromtimestamp(value, UTC).strftime(_MOMENT) if value else ""
+        text = ""
+        with suppress(ValueError, OverflowError, OSError):  # after the year 9999, which is no limit
+            text = datetime.fromtimestamp(value, UTC).strftime(_MOMENT) if value else ""
         return FormField(**named, kind="datetime-local", value=text)
     is_optional = field.kind is float
     return FormField(

@@ -648,6 +648,8 @@ class TranslatorService:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise WorldError(f"what would run cannot be found out: {error}") from error
         except msgspec.DecodeError as error:
+            with contextlib.suppress(msgspec.DecodeError):
+                raise from_body(500, msgspec.json.decode(ended.stdout)) from error
             printed = ended.stderr.decode(errors="replace").strip()[-2000:]
             raise WorldError(f"what would run cannot be found out: {printed}") from error
 

@@ -319,7 +319,10 @@ def test_a_form_of_our_page_deploys_with_the_cookie_and_the_page_key(served: Ser
 def test_what_would_run_is_shown_before_deployment(
     served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The page has the applications that run and those that are reused, with the reason, and starts nothing."""
+    """The page has the applications that run and those that are reused, with the reason, and starts nothing.
+
+    If that cannot be found out, it has the reason for that.
+    """
     monkeypatch.setenv("DROPFLOW_STORE", str(tmp_path / "store"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     nodes = [function("Make", "def Make(input=0):\n    return 7"), function("Show", "def Show(input):\n    return 'x'")]
@@ -335,7 +338,11 @@ def test_what_would_run_is_shown_before_deployment(
     same = ask()
     changed = ask(**{"value-Show.func_code": "def Show(input):\r\n    return 'y'"})
     refused = ask(manager="http://evil.example")
+    monkeypatch.setenv("DROPFLOW_KEY", str(tmp_path / "none"))
+    failed = ask()
 
+    assert failed[0] == 400
+    assert f"{tmp_path / 'none'}: the cluster key cannot be read" in failed[1]
     assert same[0] == changed[0] == 200
     assert "0 applications would run, 0 only if their inputs change, 2 reused" in same[1]
     assert "1 application would run, 0 only if their inputs change, 1 reused" in changed[1]

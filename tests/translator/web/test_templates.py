@@ -19,8 +19,10 @@ from dropflow.session_options import SubmitOptions
 from tests.regular_graphs import fan
 from tests.translator.templates import template
 from tests.translator.web.served import EAGLE, EXAMPLES, Reply, Served
+from translator.parameters import TemplateForm
+from translator.template import TemplateParameter
 from translator.web.forms import Form
-from translator.web.launch_form import option_fields, posted_submission
+from translator.web.launch_form import option_fields, posted_submission, posted_values
 from translator.web.page_templates import findings_by_severity
 
 
@@ -188,6 +190,23 @@ KNOWN = SubmitOptions(replicas=3, join=False, until=2e9)
 
 def _form(**fields: str) -> Form:
     return Form({name: value.encode() for name, value in fields.items()})
+
+
+def test_a_walltime_beyond_all_dates_is_shown_as_none() -> None:
+    """A clone of a session whose walltime is after the year 9999 has a page."""
+    for until in (1e12, 1e18, 1e300):
+        fields = {field.name: field.value for field in option_fields(SubmitOptions(until=until))}
+        assert fields["until"] == ""
+
+
+def test_other_ends_of_lines_are_no_other_value() -> None:
+    """Code with those of Windows is not changed by posting it: browsers choose the ends of lines."""
+    code = TemplateParameter(name="Show.func_code", value="def Show():\r\n    return 1\r")
+    same = _form(**{"value-Show.func_code": "def Show():\r\n    return 1\r\n"})
+    other = _form(**{"value-Show.func_code": "def Show():\r\n    return 2"})
+
+    assert posted_values(same, TemplateForm(nodes=(code,))) == {}
+    assert posted_values(other, TemplateForm(nodes=(code,))) == {"Show.func_code": "def Show():\n    return 2"}
 
 
 def test_a_posted_form_has_all_options() -> None:
