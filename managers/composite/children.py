@@ -578,6 +578,9 @@ def nodes_of(children: Iterable[ChildView], *, role: Role) -> tuple[NodeInfo, ..
             seen = _seen_through(node, view, role)
             if known is None or (known.state != "alive" and seen.state == "alive"):
                 nodes[node.name] = seen
+            elif view.is_asked and known.state == seen.state == "alive" and known.url != seen.url:
+                text = f"another node has this name: {seen.url}"
+                nodes[node.name] = msgspec.structs.replace(known, text=text)
     return tuple(sorted(nodes.values(), key=lambda node: node.name))
 
 

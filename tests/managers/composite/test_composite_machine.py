@@ -10,10 +10,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from dropflow.api.node_records import NodeInfo
 from dropflow.api.requests import SubmitQuery
 from dropflow.errors import LinkError, NotFoundError, StorageError
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
+from managers.composite.children import ChildView, nodes_of
 from managers.composite.machine import Disconnect
 from managers.deployment import Deployment
 from managers.machine_calls import Answered, Call, CallId, Unanswered
@@ -379,6 +381,20 @@ def test_each_change_of_a_child_is_one_line_of_the_log() -> None:
         world.answer_all()
 
     assert world.log == ["node b was started again", "node a is alive"]
+
+
+def test_a_node_with_the_name_of_another_is_shown() -> None:
+    """Of two nodes with one name the list has one, and its text tells the address of the other."""
+
+    def child(url: str) -> ChildView:
+        nodes = (NodeInfo(name="n", url=url),)
+        return ChildView(url, "n", "node", "alive", text="", is_asked=True, is_unfit=False, nodes=nodes)
+
+    (node,) = nodes_of([child("http://a:1"), child("http://b:1")], role="island")
+    (single,) = nodes_of([child("http://a:1"), child("http://a:1")], role="island")
+
+    assert (node.url, node.text) == ("http://a:1", "another node has this name: http://b:1")
+    assert not single.text
 
 
 def test_a_machine_without_children_needs_no_tick() -> None:
