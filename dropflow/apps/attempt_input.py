@@ -27,7 +27,7 @@ from dropflow.execution.content_location import Handle
 from dropflow.execution.tasks import Input
 from dropflow.files import shares_blocks
 from dropflow.formatting import few, plural
-from dropflow.ids import safe_name
+from dropflow.ids import drop_file_name, safe_name
 from dropflow.states import DropState
 
 if TYPE_CHECKING:
@@ -218,7 +218,9 @@ class AttemptInput:
                 hint="an application that changes its inputs needs one output for each, or none",
             )
         target = (
-            outputs[inputs.index(self)].path if outputs else Path(attempt.scratch(), "changed", self.oid, source.name)
+            outputs[inputs.index(self)].path
+            if outputs
+            else Path(attempt.scratch(), "changed", drop_file_name(self.oid), source.name)
         )
         with storage_errors("copy to", target):
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -212,6 +213,23 @@ def test_temporary_input_files_are_removed_after_the_attempt(bench: Bench) -> No
     paths: list[Path] = []
     bench.run(lambda ctx: paths.append(ctx.inputs[0].path), given=_text("hi"))
 
+    assert not paths[0].parent.exists()
+
+
+@pytest.mark.parametrize("kind", ["path", "long"])
+def test_a_copy_for_the_application_to_change_is_in_its_temporary_directory(
+    bench: Bench, tmp_path: Path, kind: str
+) -> None:
+    """Whatever the id of the drop is, which may be an absolute path, or longer than a name may be."""
+    oid = str(tmp_path / "elsewhere") if kind == "path" else "x" * 300
+    fields = (Argument(name="io", encoding="path", usage="InputOutput"),)
+    executor = bench.build(fields=fields, in_port="io")
+    paths: list[Path] = []
+    executor._apps[_APP] = _Does(lambda ctx: paths.append(ctx.inputs[0].path))
+    given = Input(100, oid, _IN, 0, DropState.COMPLETED, _text("hi"))
+    assert executor.execute(msgspec.structs.replace(bench.task(), inputs=(given,))).failure is None
+
+    assert paths[0].is_relative_to(bench.directory)
     assert not paths[0].parent.exists()
 
 
