@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypedDict
 import msgspec
 
 from dropflow.cli.common_options import GraphFormat
-from dropflow.cli.output import CommandOutput, graph_problems, output_file, problem_lines
+from dropflow.cli.output import CommandOutput, behind_link, graph_problems, output_file, problem_lines
 from dropflow.errors import DropflowError, UsageError
 from dropflow.failure import Problem, Severity
 from dropflow.formatting import plural
@@ -158,7 +158,7 @@ class GraphTarget(msgspec.Struct, frozen=True):
         if self.is_standard_output:
             self._write_out(graph)
         elif self.form == "dfg":
-            save(graph, Path(self.path))
+            save(graph, behind_link(Path(self.path)))
         else:
             self._write_texts(graph)
 

@@ -233,6 +233,11 @@ def exit_for_error(error: BaseException) -> Exit:
     return Exit.INTERNAL_ERROR
 
 
+def behind_link(path: Path) -> Path:
+    """Return the file that a symbolic link leads to, so that this is written and the link stays; others as they are."""
+    return path.resolve() if path.is_symlink() and path.is_file() else path
+
+
 @contextmanager
 def output_file(path: Path) -> Iterator[BinaryIO]:
     """Open a file that the user named, as `dropflow.files.replacing` does.
@@ -243,7 +248,7 @@ def output_file(path: Path) -> Iterator[BinaryIO]:
         It cannot be written.
     """
     try:
-        with replacing(path) as stream:
+        with replacing(behind_link(path)) as stream:
             yield stream
     except OSError as error:
         hint = "make room, or name another file" if error.errno in DISK_FULL else "name another file"

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from translator.plan.move_bound import Verdict
 _EQUAL_NODES = re.compile(r"([1-9]\d{0,4})(?:x([1-9]\d{0,4}))?|[-+]?\d+(?:x\d*)?")
 """A number of nodes, and of the cores of each; without groups if it is out of range."""
-_SESSION = re.compile(r"[\w-]+")
-"""The name of a session, where files and addresses of graphs have a dot or a slash."""
+_SESSION = re.compile(r"\w[\w-]*")
+"""The name of a session, where nearly all files and addresses of graphs have a dot or a slash."""
 _SHOWN_PARTS = 20
 """Parts in the table of a partition."""
 _MEASURES = ("parts", "nodes_used", "cut_bytes", "bytes_moved", "imbalance", "makespan_s", "lower_bound_s")
@@ -242,7 +242,8 @@ def _graph_to_plan(output: CommandOutput, order: PlanOrder, *, may_be_run: bool 
     from dropflow.cli.graph_files import note_warnings, read_graph
     from dropflow.cli.measured_runs import measured_graph
 
-    if may_be_run and (Path(order.graph).is_dir() or _SESSION.fullmatch(order.graph)):
+    path = Path(order.graph)
+    if may_be_run and (path.is_dir() or (_SESSION.fullmatch(order.graph) and not path.is_file())):
         return order.choice.measured(output, measured_graph(output, environment_connection(), order.graph))
 
     done = read_graph(order.graph, configuration=order.configuration, settings=order.settings, prefix=order.prefix)

@@ -39,6 +39,16 @@ def test_a_run_is_drilled_with_its_times_and_shown_on_a_page(dropflow: Command, 
     assert "not worked out with --protect" in page
 
 
+@pytest.mark.slow
+def test_a_graph_on_standard_input_or_without_a_suffix_is_no_session(dropflow: Command, tmp_path: Path) -> None:
+    """GRAPH is a file of any name, or - for standard input, as for other commands."""
+    (tmp_path / "graph").write_bytes(EXAMPLE.read_bytes())
+
+    for name in ("graph", "-"):
+        answer = dropflow("drill", name, "--nodes", 2, "--seeds", 1, "--output", "json", stdin=EXAMPLE.read_bytes())
+        assert answer.json["seeds"] == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

@@ -169,6 +169,26 @@ def test_findings_with_one_correction_are_corrected(command: Command, tmp_path: 
     assert asked(command, "check", path, "--fix")[1]["fixed"] == []
 
 
+@pytest.mark.parametrize("arguments", [("check", "--fix"), ("unroll", "-o", "written.dfg")])
+def test_a_file_behind_a_link_is_written_and_the_link_stays(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    """As a shell writes it: the graph of a link is corrected, and not a copy of it."""
+    monkeypatch.chdir(tmp_path)
+    path = write(tmp_path / "a.graph", broken())
+    (tmp_path / "link.graph").symlink_to(path)
+    (tmp_path / "real.dfg").touch()
+    (tmp_path / "written.dfg").symlink_to("real.dfg")
+    before = {name: (tmp_path / name).read_bytes() for name in ("a.graph", "real.dfg")}
+    asked(command, "check", path, "--fix", "-o", "b.graph")
+
+    asked(command, arguments[0], "link.graph" if "--fix" in arguments else "b.graph", *arguments[1:])
+    assert (tmp_path / "link.graph").is_symlink()
+    assert (tmp_path / "written.dfg").is_symlink()
+    changed = {name for name, content in before.items() if (tmp_path / name).read_bytes() != content}
+    assert changed == {"a.graph" if "--fix" in arguments else "real.dfg"}
+
+
 def test_a_correction_can_go_to_another_file(command: Command, tmp_path: Path) -> None:
     """With -o the graph itself is unchanged."""
     path = write(tmp_path / "a.graph", broken())
