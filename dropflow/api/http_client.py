@@ -143,8 +143,8 @@ class HttpTransport:
             connection.close()
         else:
             self._keep(connection)
-        if response.status >= http.client.BAD_REQUEST:
-            raise self._refused(response.status, data)
+        if response.status >= http.client.MULTIPLE_CHOICES:
+            raise self._refused(response, data)
         return response.status, data
 
     def _whole(self, response: http.client.HTTPResponse) -> bytes:
@@ -175,13 +175,13 @@ class HttpTransport:
         connection = self._connection()
         try:
             response = self._exchange(connection, request, kept=False)
-            refused = response.read() if response.status >= http.client.BAD_REQUEST else None
+            refused = response.read() if response.status >= http.client.MULTIPLE_CHOICES else None
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             raise self._unreachable(error) from error
         if refused is not None:
             connection.close()
-            raise self._refused(response.status, refused)
+            raise self._refused(response, refused)
         return response, self._chunks(connection, response)
 
     def close(self) -> None:
@@ -306,8 +306,13 @@ class HttpTransport:
             response.close()
             connection.close()
 
-    def _refused(self, status: int, data: bytes) -> DropflowError:
+    def _refused(self, response: http.client.HTTPResponse, data: bytes) -> DropflowError:
+        status = response.status
         body: Any = None
+        if status < http.client.BAD_REQUEST:
+            text = f"it redirects to {response.getheader('Location', '')[:200]!r}"
+            hint = "managers do not: give the address of the manager itself, or one for which a proxy asks no sign-in"
+            return HttpError(status, text, where=self.url, hint=hint)
         with suppress(msgspec.DecodeError, UnicodeDecodeError):
             body = msgspec.json.decode(data)
         error = from_body(status, body)

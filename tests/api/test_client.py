@@ -365,6 +365,17 @@ def test_a_server_that_is_not_a_manager_is_an_error(
         talking.join()
 
 
+def test_a_redirect_is_no_answer() -> None:
+    """Of a proxy that asks to sign in, say: a log or a content that is downloaded is not taken to be empty."""
+    away = Response(status=302, body=b"", headers=(("Location", "https://sso.example/?\u00e9"),))
+    route = Route(method="GET", path="/api/v1/<rest:path>", handler=lambda _: away, summary="Elsewhere.", public=True)
+    with serve([route]) as server, Client(server.url) as client:
+        for ask in (client.info, lambda: client.log("s", "d")):
+            with pytest.raises(HttpError, match=r"it redirects to 'https://sso\.example/") as found:
+                ask()
+            assert (found.value.status, found.value.where) == (302, server.url)
+
+
 def test_a_silent_server_is_a_link_error() -> None:
     """A server that accepts and never answers raises a LinkError after the timeout."""
     with (
