@@ -28,6 +28,8 @@ let painted = new Map();
 let paintTimer = 0;
 let renewTimer = 0;
 let isRenewing = false;
+/** Whether the table of logical nodes is being fetched. */
+let isAsking = false;
 let isOver = false;
 
 const following = new Following(root.dataset.events, root.dataset.twin, {
@@ -110,9 +112,14 @@ function paintLogical(session) {
       paintRow(row, node);
     }
   }
-  if (isStrange) {
+  if (isStrange && !isAsking) {
+    isAsking = true;
     painted = new Map();
-    refresh(["logical"]).then(paintSoon);
+    refresh(["logical"]).then((outcome) => {
+      isAsking = false;
+      if (outcome === "fresh") paintSoon();
+      else renewSoon(); // which paints again, after a while: a busy manager must not be asked at once
+    });
   }
 }
 

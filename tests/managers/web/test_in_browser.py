@@ -325,6 +325,35 @@ def test_a_filter_that_is_answered_late_does_not_replace_a_newer_one(serve: Any,
     expect(page.get_by_text("No drop matches.")).to_have_count(0)
 
 
+def test_a_manager_that_is_busy_is_not_asked_at_once(serve: Any, look: Any) -> None:
+    """While logical nodes are missing on a page and the manager refuses it, the page asks about once a second."""
+    manager = manager_with_sessions()
+    window = look(serve(manager))
+    window.allow_console_messages("503")
+    page, asked = window.page, list[str]()
+    page.clock.install()
+    page.goto("/sessions/running")
+    page.clock.run_for(3000)
+    expect(page.locator("#live")).to_have_text("live")
+    page.evaluate("document.querySelector('#logical [data-key]').remove()")
+
+    def refuse(route: Any) -> None:
+        asked.append(route.request.url)
+        route.fulfill(status=503, body="busy")
+
+    page.route("**/sessions/running", refuse)
+    manager.advance("running", {6: "COMPLETED"})
+    for _ in range(40):
+        page.clock.run_for(100)
+        page.evaluate("new Promise((done) => requestAnimationFrame(done))")
+
+    assert len(asked) <= 8
+    page.unroute("**/sessions/running")
+    for _ in range(40):
+        page.clock.run_for(100)
+    expect(page.locator("#logical [data-key]")).to_have_count(3)
+
+
 def test_the_focus_stays_in_a_table_that_the_reader_has_sorted(serve: Any, look: Any) -> None:
     """The server sends its rows in another order: they are moved, and a reader with a keyboard stays where they are."""
     page = look(serve(manager_with_sessions())).page
