@@ -16,8 +16,9 @@ def main() -> NoReturn:
 
     Before the command begins and after it has ended, SIGINT ends the process without a traceback. It does not raise
     KeyboardInterrupt then: an import may turn that into another error, and a callback may print and drop it. A process
-    that was started with SIGINT ignored keeps ignoring it.
+    that was started with SIGINT ignored keeps ignoring it. SIGCHLD is never ignored: how a command ended would be lost.
     """
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     is_usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     _set_handler(_end, needed=is_usual)
     from dropflow.cli.main import main as run  # noqa: PLC0415 - SIGINT is handled from here on

@@ -140,7 +140,7 @@ class Command:
         self._wake_read, self._wake_write = os.pipe()
         self._lock = threading.Lock()
         self._open = True
-        self._stopped = False
+        self._stopped = self._is_unknown = False
         self._grace = GRACE_SECONDS
 
     def stop(self, grace: float = GRACE_SECONDS) -> None:
@@ -175,6 +175,11 @@ class Command:
                 os.close(self._wake_write)
         if self._stopped:
             raise Interrupted
+        if self._is_unknown:
+            raise AppError(
+                "the status of the command is not known, because this process ignores the ends of its children",
+                hint="no function or library of the graph may have SIGCHLD ignored, or wait for all children",
+            )
         return status if status >= 0 else 128 - status
 
     def _start(self) -> subprocess.Popen[bytes]:
@@ -281,7 +286,10 @@ class Command:
             )  # no event reports the end of a process that is not a child of this process
 
     def _await(self, pid: int) -> None:
-        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        try:
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        except ChildProcessError:
+            self._is_unknown = True
         os.write(self._wake_write, _ENDED)
 
 

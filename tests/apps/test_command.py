@@ -3,6 +3,10 @@
 import contextlib
 import io
 import os
+import shlex
+import signal
+import subprocess
+import sys
 import threading
 import venv
 from collections.abc import Callable, Iterator
@@ -78,6 +82,29 @@ def test_output_larger_than_a_pipe_is_complete(tmp_path: Path) -> None:
 def test_a_killed_command_has_128_plus_the_signal_as_status(tmp_path: Path) -> None:
     """The status is 128 plus the number of the signal, as in a shell."""
     assert _command("kill -9 $$", tmp_path).run() == 137
+
+
+def test_a_command_ends_where_the_ends_of_children_are_ignored(tmp_path: Path) -> None:
+    """Its status is not known then: an error, not a success, and not a command that is waited for without end."""
+    former = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        with pytest.raises(AppError, match="the status of the command is not known"):
+            _command("exit 3", tmp_path).run()
+    finally:
+        signal.signal(signal.SIGCHLD, former)
+
+
+def test_the_command_of_dropflow_does_not_ignore_the_ends_of_children() -> None:
+    """Even if it is started by a process that does."""
+    code = (
+        "import signal, dropflow.__main__ as process\n"
+        "process._set_handler = lambda *_, **__: print(signal.getsignal(signal.SIGCHLD) is signal.SIG_DFL)\n"
+        "process.main()"
+    )
+    shell = f"trap '' CHLD; exec {sys.executable} -c {shlex.quote(code)} --version"
+    said = subprocess.run(["/bin/bash", "-c", shell], capture_output=True, text=True, check=True).stdout
+
+    assert said.startswith("True")
 
 
 def test_stopping_a_command_ends_its_children(tmp_path: Path, soon: Callable[[Callable[[], bool]], None]) -> None:
