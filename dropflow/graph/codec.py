@@ -199,11 +199,17 @@ def _aligned(offset: int) -> int:
 
 def _pack(header: _DfgHeader) -> bytes:
     try:
-        return msgspec.msgpack.encode(header)
-    except OverflowError:
-        return msgspec.msgpack.encode(_wrapped(msgspec.to_builtins(header)))
+        return pack(header)
     except UnicodeEncodeError as error:
         raise _not_unicode(error) from error
+
+
+def pack(value: object) -> bytes:
+    """Return a value as MessagePack. Integers beyond 64 bits are extensions, which `read_extension` reads."""
+    try:
+        return msgspec.msgpack.encode(value)
+    except OverflowError:
+        return msgspec.msgpack.encode(_wrapped(msgspec.to_builtins(value, builtin_types=(bytes,))))
 
 
 def _not_unicode(error: UnicodeEncodeError) -> BadGraphError:
@@ -222,7 +228,8 @@ def _wrapped(value: Any) -> Any:
     return value
 
 
-def _unwrap(code: int, data: memoryview) -> int:
+def read_extension(code: int, data: memoryview) -> int:
+    """Return an integer from `pack`."""
     if code != _BIG_INTEGER:
         raise ValueError(f"unknown extension {code}")
     return int(bytes(data))
@@ -249,7 +256,7 @@ def _read_header(view: memoryview, where: str) -> tuple[_DfgHeader, int]:
     if view.nbytes > total or packed.nbytes < length or zlib.crc32(packed) != crc:
         raise _damaged(where)
     try:
-        header = msgspec.msgpack.decode(packed, type=_DfgHeader, ext_hook=_unwrap)
+        header = msgspec.msgpack.decode(packed, type=_DfgHeader, ext_hook=read_extension)
     except (ValueError, RecursionError, TypeError) as error:
         # The checksum is right: another program wrote it like this.
         raise BadFileError(f"the header of the file cannot be read: {error}", where=where) from error

@@ -29,6 +29,7 @@ from distributed.security import Security
 from dropflow.errors import DropflowError, LinkError, WorkerStartError
 from dropflow.execution.executor_spec import ExecutorSpec
 from dropflow.failure import summary_of
+from dropflow.graph.codec import pack
 from dropflow.runners.carried_contents import OwnDirectory
 from dropflow.runners.engine import (
     AttemptKey,
@@ -238,7 +239,7 @@ class DaskEngine:
         """Check the workers, and give each a host; an adaptive cluster may have none before work waits for them."""
 
         def session(*, is_shared: bool) -> SessionPlugin:
-            return SessionPlugin(self._plugin, encode(spec), factory, is_shared=is_shared, store=store)
+            return SessionPlugin(self._plugin, pack(spec), factory, is_shared=is_shared, store=store)
 
         self._make_session = session
         self._client.subscribe_topic("all", self._on_event)

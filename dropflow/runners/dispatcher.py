@@ -462,7 +462,7 @@ class Dispatcher:
                 worker.outgoing += frame(OpenExecutor(runner.number, self._factory, runner.spec))
                 worker.executors.add(runner.number)
             worker.assign(runner.number, tasks, now, cost=runner.expected.cost, needs=needs)
-        except ValueError as error:  # such as a path that is not UTF-8: no other runner is affected
+        except Exception as error:  # noqa: BLE001 - such as a path that is not UTF-8: no other runner is affected
             worker.gpus = ()
             for task in reversed(tasks):
                 runner.put_first(task)

@@ -7,13 +7,14 @@ import msgspec
 
 from dropflow.execution.executor_spec import ExecutorSpec
 from dropflow.execution.tasks import AttemptResult, Task
+from dropflow.graph.codec import read_extension
 
 AttemptKey = tuple[int, int]
 """Drop and attempt."""
 ENOUGH_SECONDS = 5.0
 """Seconds of work for which another worker is worth its start: the default of Dask."""
 encode = msgspec.msgpack.Encoder().encode
-decode_spec = msgspec.msgpack.Decoder(ExecutorSpec).decode
+decode_spec = msgspec.msgpack.Decoder(ExecutorSpec, ext_hook=read_extension).decode
 
 
 class Blob(msgspec.Struct, frozen=True, array_like=True):

@@ -27,6 +27,7 @@ from dropflow.clock import SystemClock
 from dropflow.errors import ConflictError, DropflowError, LinkError, WorkerDiedError, WorkerStartError
 from dropflow.execution.executor_spec import ExecutorSpec
 from dropflow.failure import summary_of
+from dropflow.graph.codec import pack
 from dropflow.runners.carried_contents import OwnDirectory
 from dropflow.runners.engine import (
     ENOUGH_SECONDS,
@@ -189,7 +190,7 @@ class RayEngine:
     def start(self, spec: ExecutorSpec, factory: str, events: EngineEvents, *, store: str = "") -> Sequence[WorkerView]:
         """Connect to the cluster, or start one, and start the actors."""
         self._events, self._directory = events, spec.directory
-        self._spec, self._factory, self._store = encode(spec), factory, store
+        self._spec, self._factory, self._store = pack(spec), factory, store
         self._is_ours = connect(self._address, self._count)
         if self._is_elastic:
             return []

@@ -36,6 +36,7 @@ from dropflow.execution.chains import members, not_begun, with_input
 from dropflow.execution.interfaces import Executor
 from dropflow.execution.tasks import AttemptResult, Task
 from dropflow.failure import Failure, name_of, summary_of
+from dropflow.graph.codec import read_extension
 from dropflow.graph.templates import ResourceNeeds, needs_of
 from dropflow.host.descendants import adopt_orphans, end_descendants
 from dropflow.host.gpus import GPU_VARIABLE, lack_of_gpus
@@ -95,7 +96,7 @@ class _Worker:
         self._marker = marker
         self._output = os.dup(1)
         self._unread = bytearray(4)
-        self._decode = msgspec.msgpack.Decoder(ToWorker).decode
+        self._decode = msgspec.msgpack.Decoder(ToWorker, ext_hook=read_extension).decode
         self._queue: deque[_Attempt | CloseExecutor] = deque()
         self._queueing = threading.Lock()
         self._filled = threading.Event()

@@ -14,6 +14,7 @@ import msgspec
 from dropflow.execution.content_location import Handle
 from dropflow.execution.executor_spec import ExecutorSpec
 from dropflow.execution.tasks import AttemptResult, Input, StreamOpened, Task
+from dropflow.graph.codec import pack
 
 BUILD_EXECUTOR = "dropflow.runners.executor:build_executor"
 """The function that makes the executors of applications: the `factory` where none is given, as in tests."""
@@ -130,7 +131,10 @@ FromWorker = WorkerReady | ExecutorReady | ExecutorFailed | Outdated | OutputOpe
 
 def frame(message: ToWorker | FromWorker) -> bytes:
     """Return a message as bytes for the socket."""
-    body = _encode(message)
+    try:
+        body = _encode(message)
+    except OverflowError:  # the spec of a runner has a parameter beyond 64 bits
+        body = pack(message)
     return _LENGTH.pack(len(body)) + body
 
 

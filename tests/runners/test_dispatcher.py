@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from dropflow.clock import SystemClock
@@ -592,3 +593,15 @@ def test_a_runner_without_executors_fails() -> None:
     assert runner.answers == [(2, "failed"), (3, "not begun"), (1, "failed"), (4, "failed")]
     assert all("no numpy" in result.failure.text for result in runner.results if result.drop != 3 and result.failure)
     assert (other.answers, other.drops) == ([], [9])
+
+
+def test_a_runner_whose_executor_cannot_be_sent_fails_alone() -> None:
+    """Its attempts are answered with the reason, and those of other runners go on."""
+    runner, other = _Runner(1, _task(1)), _Runner(2, _task(9))
+    broken = msgspec.structs.replace(_TEMPLATES[0], arguments=(Argument(name="value", value=object()),))
+    runner.spec = msgspec.structs.replace(_SPEC, templates=(broken, *_TEMPLATES[1:]))
+    pool = _Pool(1, runner, other)
+    pool.assign()
+
+    assert runner.answers == [(1, "failed")]
+    assert pool.assign() == [[9]]

@@ -68,6 +68,20 @@ def test_a_run_leaves_the_documented_files(tmp_path: Path, runner: str) -> None:
     assert replay(graph, tmp_path / "journal.dfj").core.status is SessionState.FINISHED
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("runner", ["processes", "dask"])
+def test_a_parameter_beyond_64_bits_reaches_the_workers(tmp_path: Path, runner: str) -> None:
+    """MessagePack has no such integers."""
+    graph = greeting()
+    first = graph.templates[0]
+    wide = msgspec.structs.replace(first, arguments=(*first.arguments, Argument(name="seed", value=2**70)))
+    result = local_run.run(
+        replace(graph, templates=(wide, *graph.templates[1:])), tmp_path, RunOptions(runner=runner, workers=1)
+    )
+
+    assert result.status is SessionState.FINISHED
+
+
 def test_an_unusable_graph_is_refused_before_files_are_written(tmp_path: Path) -> None:
     """An unknown class is refused with its node and name, and no file is written."""
     with pytest.raises(BadGraphError, match=r"no\.Such") as caught:
