@@ -378,6 +378,7 @@ class ReadyRuns:
         if not aborts:
             return []
         self.stop_by = min(self.stop_by, self._clock.monotonic() + stopped_after(aborts[0].grace))
+        self.take_back()  # a runner looks for each aborted attempt among all that wait with it
         # The runner does not have attempts any more that it did not begin, or that could not end by the walltime.
         waiting = self.drops | {run.drop for run in self._given.take_again()} | self._inputs.postponed
         self.clear()

@@ -321,6 +321,20 @@ def test_a_paused_session_is_cancelled() -> None:
     assert driver.run().seconds == pytest.approx(10.0)
 
 
+def test_a_cancel_stops_one_by_one_only_what_runs() -> None:
+    """What waits with the runner comes back together: thousands of aborts would take longer than the cancel may."""
+    graph, runner = draw("A -> x, B -> y, C -> z"), FakeRunner()
+    session = build_session(graph, FakeRepository(), runner, clock=VirtualClock())
+    session.begin()
+    runner.take("drawing_A_0")
+    session.cancel()
+    session.step()
+    session.step()
+
+    assert session.core.status is SessionState.CANCELLED
+    assert runner.aborted == [row(graph, "A")]
+
+
 class Deaf(FakeRunner):
     """Answers no abort, as a runner that does not have the attempt."""
 
