@@ -19,17 +19,29 @@ Shell = Literal["bash", "zsh", "fish"]
 
 _SCRIPTS: dict[str, str] = {
     "bash": r"""_dropflow_completion() {
-    local IFS=$'\n' line kind value
-    local current=${COMP_WORDS[COMP_CWORD]}
+    local IFS=$'\n' line kind value words=() rest=$COMP_LINE at
     COMPREPLY=()
+    # Bash also divides words at ':' and '='. It puts what is completed in the place of the last part only.
+    for ((at = 0; at <= COMP_CWORD; at++)); do
+        [[ $at -eq 0 || $rest == [[:space:]]* ]] && words+=("")
+        rest=${rest#"${rest%%[![:space:]]*}"}
+        words[-1]+=${COMP_WORDS[at]}
+        rest=${rest#"${COMP_WORDS[at]}"}
+    done
+    local before=${words[-1]%"${COMP_WORDS[COMP_CWORD]#[:=]}"}
     while read -r line; do
         kind=${line%%,*} value=${line#*,}
         case $kind in
             dir|file) compopt -o default ;;
             graph) COMPREPLY+=("${value%/}"); compopt -o filenames ;;
-            *) COMPREPLY+=("$value"); [[ $value == *= ]] && compopt -o nospace ;;
+            plain)
+                [[ $value == *= ]] && compopt -o nospace
+                printf -v value %q "${value#"$before"}"
+                COMPREPLY+=("$value")
+                ;;
         esac
-    done < <(COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD=$COMP_CWORD _DROPFLOW_COMPLETE=bash_complete "$1" 2>/dev/null)
+    done < <(COMP_WORDS="${words[*]}" COMP_CWORD=$((${#words[@]} - 1)) \
+        _DROPFLOW_COMPLETE=bash_complete "$1" 2>/dev/null)
     return 0
 }
 complete -o nosort -F _dropflow_completion dropflow

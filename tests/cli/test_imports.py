@@ -164,11 +164,12 @@ def test_a_command_with_sigint_ignored_ignores_it() -> None:
 Complete = Callable[..., list[str]]
 _BASH = """
 eval "$(dropflow completion bash)"
-read -ra COMP_WORDS <<< "$1"
+COMP_LINE=$1
+read -ra COMP_WORDS <<< "$(sed -E 's/[:=]+/ & /g; s/ +$//' <<< "$1")"  # as bash divides words
 [[ $1 == *" " ]] && COMP_WORDS+=("")
 COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
 _dropflow_completion dropflow 2>/dev/null
-printf '%s\\n' "${COMPREPLY[@]}"
+for reply in "${COMPREPLY[@]}"; do printf '%s\\n' "$reply"; done
 """
 _ZSH = """
 compdef() { :; }
@@ -207,7 +208,7 @@ def complete(home: Path, examples: Path, tmp_path: Path) -> Complete:
             check=False,
         )
         assert done.stderr == ""
-        return done.stdout.split()
+        return done.stdout.splitlines()
 
     return complete
 
@@ -230,11 +231,21 @@ def test_bash_completes_options_files_and_parameters(complete: Complete) -> None
     assert complete("dropflow run exa") == ["examples"]
     assert complete("dropflow run examples/estimate-pi.graph --set ba") == ["batches="]
     assert "Greet.greet=" in complete("dropflow run examples/hello.graph --set Greet.")
+    assert complete("dropflow sessions --output=j") == ["json"]
+
+
+def test_names_with_spaces_are_quoted_for_bash(complete: Complete, tmp_path: Path) -> None:
+    """Bash inserts a candidate as it is: what a graph is called must be one word there, and run nothing."""
+    text = (tmp_path / "examples" / "hello.graph").read_text().replace('"name": "Greet"', '"name": "a b$(touch x)"')
+    (tmp_path / "hostile.graph").write_text(text)
+
+    assert "a\\ b\\$\\(touch\\ x\\).greet=" in complete("dropflow run hostile.graph --set a")
 
 
 def test_bash_completes_what_a_manager_has(complete: Complete, service: Service) -> None:
     """Sessions, their drops, and nodes are those of the manager that the command would use."""
     assert complete("dropflow watch fi", url=service.url) == ["finished"]
+    assert complete(f"dropflow watch --token {TOKEN} --to {service.url} fi") == ["finished"]
     assert complete("dropflow drain node-", url=service.url) == ["node-1", "node-2"]
     drops = complete("dropflow log failed ", url=service.url)
     assert drops
