@@ -1,6 +1,7 @@
 """Services run alongside the applications that use them."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -160,6 +161,45 @@ def test_a_question_that_gets_no_answer_ends_with_the_time_to_start(tmp_path: Pa
     got = try_app("dropflow.apps.service.ServiceApp", tmp_path, outputs=(), fields=arguments)
 
     assert "not ready after 0.5 s: 'sleep 60' does not succeed" in got.failure.text
+
+
+def stops_after(drawing: Drawing, first: str, second: str) -> bool:
+    """Return whether the stop of one service waits for that of another."""
+    graph = translate(drawing.graph()).graph
+    row = {template.key: number for number, template in enumerate(graph.templates)}
+    reached, waiting = set(), [f"{first}-stop"]
+    while waiting:
+        key = waiting.pop()
+        reached.add(key)
+        targets = (graph.templates[link.target].key for link in graph.links if link.source == row[key])
+        waiting += [target for target in targets if target not in reached]
+    return f"{second}-stop" in reached
+
+
+def test_a_service_inside_another_one_is_stopped_before_it() -> None:
+    """It may use the outer one until its own end; so it is for any depth."""
+    drawing = Commands({})
+    with ExitStack() as stack:
+        for name in ("outer", "middle", "inner"):
+            stack.enter_context(drawing.construct("Service", name.upper(), app=name))
+        drawing.app("use")
+
+    assert stops_after(drawing, "inner", "middle")
+    assert stops_after(drawing, "middle", "outer")
+    assert not stops_after(drawing, "outer", "inner")
+
+
+def test_a_service_that_reads_an_output_of_another_one_is_stopped_before_it() -> None:
+    """Such as a server that gets the address of its database: it uses that as long as it runs."""
+    drawing = Commands({})
+    with drawing.construct("Service", "V", app="base"):
+        drawing.data("address")
+    with drawing.construct("Service", "W", app="server"):
+        drawing.app("use")
+    drawing.link("base", "address", "server")
+
+    assert stops_after(drawing, "server", "base")
+    assert not stops_after(drawing, "base", "server")
 
 
 def test_a_service_is_a_command() -> None:

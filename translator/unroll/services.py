@@ -4,7 +4,8 @@ The application of a Service starts before the applications that use it, and sto
 two applications: one starts the program and completes when the program is ready, the other stops it. They are joined to
 the users of the service by drops without content, at a port that applications do not see (`ORDER_PORT`).
 
-Users are the applications inside the construct, and applications outside that read outputs of the service.
+Users are the applications inside the construct, and applications outside that read outputs of the service. Another
+service that is one of them is a user until it has been stopped.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,6 +30,7 @@ def add_services(layout: Layout, units: dict[str, Unit], wires: Sequence[Wire], 
     Adds LG088 for a service whose application is not a command, and LG032 for one without an application.
     """
     made = list(wires)
+    services: list[tuple[LogicalNode, LogicalNode]] = []
     for node in layout.graph.nodes:
         if node.kind is NodeKind.CONSTRUCT and node.category == "Service":
             app = next(
@@ -44,7 +46,10 @@ def add_services(layout: Layout, units: dict[str, Unit], wires: Sequence[Wire], 
                 hint = "give it a BashShellApp as its input application"
                 findings.append(problem("LG032", text, where=node.pointer, hint=hint))
             elif _is_command(app, node, findings):
-                made += _service(layout, units, made, node, app)
+                services.append((node, app))
+                _add_units(units, node, app)
+    for node, app in services:
+        made += _service(layout, units, node, app, drawn=wires, made=made)
     return made
 
 
@@ -57,24 +62,39 @@ def _is_command(app: LogicalNode, node: LogicalNode, findings: Findings) -> bool
     return False
 
 
-def _service(
-    layout: Layout, units: dict[str, Unit], wires: Iterable[Wire], node: LogicalNode, app: LogicalNode
-) -> list[Wire]:
+def _add_units(units: dict[str, Unit], node: LogicalNode, app: LogicalNode) -> None:
     start = units[app.id]
     units[app.id] = msgspec.structs.replace(start, template=msgspec.structs.replace(start.template, component=START))
-    running, stop = f"{start.template.key}-running", f"{start.template.key}-stop"
+    running, stop = _keys(start)
     units[running] = _added(start, running, f"{node.name} is running", Kind.DATA)
     units[stop] = _added(start, stop, f"stop {node.name}", Kind.APP)
-    known = list(wires)
-    written = {wire.target for wire in known if wire.source == app.id}
-    readers = {wire.target for wire in known if wire.source in written}
+
+
+def _keys(start: Unit) -> tuple[str, str]:
+    return f"{start.template.key}-running", f"{start.template.key}-stop"
+
+
+def _service(
+    layout: Layout,
+    units: dict[str, Unit],
+    node: LogicalNode,
+    app: LogicalNode,
+    *,
+    drawn: Sequence[Wire],
+    made: Iterable[Wire],
+) -> list[Wire]:
+    running, stop = _keys(units[app.id])
+    known = list(made)
+    written = {wire.target for wire in drawn if wire.source == app.id}
+    readers = {wire.target for wire in drawn if wire.source in written}
     inside = {
         inner.id for inner in layout.graph.nodes if inner.id in layout.home and node.id in layout.around(inner.id)
     }
+    # Of a service that is a user, both applications are.
     users = [
         unit
         for unit in units
-        if units[unit].is_app and (unit in readers or unit in inside) and unit not in (app.id, stop)
+        if units[unit].is_app and units[unit].node in readers | inside and unit not in (app.id, stop)
     ]
 
     def ordered(source: str, target: str) -> Wire:
@@ -82,16 +102,16 @@ def _service(
         return Wire(source=source, target=target, source_port=ports[0], target_port=ports[1], event=True, pointer=where)
 
     where = node.pointer
-    made = [ordered(app.id, running), ordered(running, stop)]
+    added = [ordered(app.id, running), ordered(running, stop)]
     for user in users:
         if user not in readers:
-            made.append(ordered(running, user))
-        made.append(ordered(user, stop))
+            added.append(ordered(running, user))
+        added.append(ordered(user, stop))
         if not any(wire.source == user for wire in known):
             end = f"{user}-end"
             units[end] = _added(units[user], end, f"{units[user].template.name} has ended", Kind.DATA)
-            made.append(ordered(user, end))
-    return made
+            added.append(ordered(user, end))
+    return added
 
 
 def _added(like: Unit, key: str, name: str, kind: Kind) -> Unit:
