@@ -1,5 +1,6 @@
 """The form that runs a translation: values of its parameters, its partition, and how its session runs."""
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -27,6 +28,7 @@ _MOST_VALUES = 300
 _MOST_USES = 3
 """Uses of a parameter that its field lists."""
 _MOMENT = "%Y-%m-%dT%H:%M"
+_PLAIN = re.compile(r"-?([0-9]+(\.[0-9]+)?|\.[0-9]+)([eE][-+]?[0-9]+)?")
 
 
 class FieldGroup(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,10 +109,8 @@ def _value_field(parameter: TemplateParameter, form: TemplateForm) -> FormField:
 
 
 def _is_plain_number(text: str) -> bool:
-    try:
-        return not text or isfinite(float(text))
-    except ValueError:
-        return False
+    """Return whether browsers show a text in a field for numbers: they show another one as empty."""
+    return not text or (_PLAIN.fullmatch(text) is not None and isfinite(float(text)))
 
 
 def posted_values(form: Form, template: TemplateForm) -> dict[str, str | int | float | bool | None]:

@@ -22,8 +22,9 @@ from tests.translator.web.served import EAGLE, EXAMPLES, Reply, Served
 from translator.parameters import TemplateForm
 from translator.template import TemplateParameter
 from translator.web.forms import Form
-from translator.web.launch_form import option_fields, posted_submission, posted_values
+from translator.web.launch_form import launch_groups, option_fields, posted_submission, posted_values
 from translator.web.page_templates import findings_by_severity
+from translator.web.records import TranslationInfo, TranslationReport
 
 
 def _source(**more: Any) -> bytes:
@@ -207,6 +208,19 @@ def test_other_ends_of_lines_are_no_other_value() -> None:
 
     assert posted_values(same, TemplateForm(nodes=(code,))) == {}
     assert posted_values(other, TemplateForm(nodes=(code,))) == {"Show.func_code": "def Show():\n    return 2"}
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+def test_numbers_that_browsers_do_not_read_are_asked_for_as_texts(*, is_read: bool) -> None:
+    """A field for numbers would show them as empty, and the form would give them up."""
+    texts = ("5", "-.5", "00.50", "1E-3", "1e+3", "") if is_read else ("5.", "+5", "1_000", "1e999", " 5", "n * 2")
+    for text in texts:
+        form = TemplateForm(parameters=(TemplateParameter(name="gain", type="Float", value=1.5),), given={"gain": text})
+        report = TranslationReport(state="done", form=form)
+        info = TranslationInfo(id="1", name="g", state="done", report=report)
+        groups = launch_groups(info, SubmitOptions(), managers=(), manager="", session="")
+        fields = {field.name: field for group in groups for field in group.fields}
+        assert (fields["value-gain"].kind, fields["value-gain"].value) == ("number" if is_read else "text", text)
 
 
 def test_a_posted_form_has_all_options() -> None:
