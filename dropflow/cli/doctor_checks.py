@@ -118,6 +118,12 @@ class Evidence:
         return names | own
 
     @cached_property
+    def leaving(self) -> frozenset[str]:
+        """The URLs of nodes that are drained, and end on purpose."""
+        nodes = (node for report in self.managers for node in report.nodes)
+        return frozenset(node.url for node in nodes if node.state in ("draining", "drained"))
+
+    @cached_property
     def links(self) -> tuple[Connection, ...]:
         """The connections between the links of nodes."""
         return tuple(connection for connection in self.connections if connection.means == "links")
@@ -350,7 +356,7 @@ def findings(evidence: Evidence) -> Iterator[Finding]:
 
 def _answers(evidence: Evidence) -> Iterator[Finding]:
     """Managers that do not answer."""
-    unanswered = [report for report in evidence.managers if report.info is None]
+    unanswered = [report for report in evidence.managers if report.info is None and report.url not in evidence.leaving]
     skewed = [report for report in unanswered if report.code == ClockSkewError.code]
     if len(skewed) >= _SEVERAL:
         text = f"{len(skewed)} managers reject requests that are signed on this host: {skewed[0].trouble}"
@@ -409,13 +415,15 @@ def _managers(evidence: Evidence) -> Iterator[Finding]:
             hint = "name its children with --nodes or --islands, or let it find them with --discover"
             yield Finding(where=report.url, text=f"the {report.info.role} has no children", hint=hint)
         for text in report.info.findings:
-            hint = "look at the files of that session, or delete it: 'dropflow delete SESSION'"
+            hint = "look at what it names; 'dropflow delete SESSION' removes a session"
             yield Finding(where=report.url, text=text, hint=hint)
         for node in report.nodes if report.info.role == "node" else ():
             yield from _load_findings(report, node)
         for child in report.children:
+            if child.state in ("alive", "drained") or child.url in evidence.leaving:
+                continue
             # What the manager reports about the child may be what this host found, too.
-            if child.state not in ("alive", "drained") and not (child.text and child.text == unanswered.get(child.url)):
+            if not child.text or child.text != unanswered.get(child.url):
                 text = f"its child {child.name or child.url} is {child.state}{f': {child.text}' if child.text else ''}"
                 hint = "look at that manager's log, and at the network between"
                 yield Finding(where=report.url, text=text, hint=hint)
@@ -550,7 +558,9 @@ def _explained(connections: Sequence[Connection], evidence: Evidence) -> Iterato
     }
     for connection in connections:
         near, far = by_url.get(connection.near), by_url.get(connection.far)
-        if far is None or near is None or near.info is None:
+        if connection.far in evidence.leaving:
+            is_explained = True
+        elif far is None or near is None or near.info is None:
             is_explained = False
         elif far.info is None:
             is_explained = connection.far not in reached

@@ -1,6 +1,7 @@
 """A session that this process executes: its parts, its states, and its reports for users."""
 
 import logging
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -56,7 +57,7 @@ from managers.node.resources import SessionResources
 from managers.node.session_log import FailureLog
 from managers.node.view_states import Beginning, NextViewBegins, adopt_copies, report_of, restart_in
 from managers.recovery.decision_text import explain_decision
-from managers.recovery.records import View, ViewDecision, first_view, unpack_column
+from managers.recovery.records import WAITING, View, ViewDecision, first_view, unpack_column
 
 _log = logging.getLogger(__name__)
 _end_decoder = msgspec.msgpack.Decoder(PartEnd)
@@ -144,7 +145,6 @@ class HostedSession:
         The directory cannot be written.
     """
 
-    finding = ""
     is_certain = True
     """Whether this process has executed the session to its end."""
 
@@ -474,6 +474,16 @@ class HostedSession:
             self._report(Changed(self.name, self.epoch, progress.version))
 
     # For any thread.
+
+    @property
+    def finding(self) -> str:
+        """What is wrong with a session that is not over; empty if nothing is."""
+        if self.state.is_terminal:
+            return ""
+        if self._waiting.startswith(WAITING):
+            return f"session {self.name!r}: {self._waiting}"
+        path = self.directory.path
+        return "" if os.access(path, os.W_OK | os.X_OK) else f"session {self.name!r} cannot write its directory {path}"
 
     @property
     def state(self) -> SessionState:

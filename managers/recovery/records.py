@@ -22,6 +22,8 @@ FEWEST_VOTERS = 3
 """How many voters a session needs to survive a loss: one of two cannot know which of them is cut off."""
 CAN_RESUME = "start it again, and continue the session with 'dropflow resume'"
 """The hint of a failed session that lost a node."""
+WAITING = "waiting for a majority"
+"""Beginning of the text of a session that has too few voters to go on."""
 
 
 def node_lost(text: str, hint: str = CAN_RESUME) -> Failure:

@@ -40,7 +40,7 @@ from managers.messages import (
     StopSession,
     ViewMessage,
 )
-from managers.recovery.records import RequestedChange, View, ViewDecision
+from managers.recovery.records import WAITING, RequestedChange, View, ViewDecision
 
 Ballot = tuple[int, int]
 """Round, and rank of the candidate among the voters: greater ballots win."""
@@ -188,7 +188,7 @@ class Voter:
         known = answered | candidacy.rejected
         silent = [place.node for place in self.view.voters if place.node not in known]
         names = f"; silent: {', '.join(silent)}" if silent else ""
-        return f"waiting for a majority: {counts}{names}"
+        return f"{WAITING}: {counts}{names}"
 
     @property
     def _needed(self) -> int:

@@ -15,7 +15,7 @@ from dropflow.api import operations
 from dropflow.api.contents_answer import DataQuery, Download, attachment
 from dropflow.api.logs import LogPage, LogQuery, log_text, page_with_lines
 from dropflow.api.manager import Manager
-from dropflow.api.node_records import ProbeRequest, ProbeResult
+from dropflow.api.node_records import ManagerInfo, ProbeRequest, ProbeResult
 from dropflow.api.openapi import openapi_document
 from dropflow.api.operations import OPERATIONS, Operation
 from dropflow.api.request_bodies import check_depth, unpacked_limit
@@ -175,6 +175,7 @@ class _SpecialHandlers:
         """Return the handlers by the name of their operation."""
         return {
             operations.READY.name: lambda _: Readiness(),
+            operations.INFO.name: self._info,
             operations.PROBE.name: lambda request: ProbeResultList(reaches=self._probe(request.body)),
             operations.SESSIONS.name: self._sessions,
             operations.SUBMIT.name: self._submit,
@@ -191,6 +192,10 @@ class _SpecialHandlers:
             operations.MANAGER_LOG.name: lambda request: self._log(request, self._manager.manager_log, "node"),
             operations.MANAGER_LOG_TEXT.name: lambda request: _log_text(request, self._manager.manager_log, "node"),
         }
+
+    def _info(self, _: Request) -> ManagerInfo:
+        info, finding = self._manager.info(), self._owners.finding()
+        return msgspec.structs.replace(info, findings=(*info.findings, finding)) if finding else info
 
     def _sessions(self, request: Request) -> SessionList:
         sessions = self._manager.sessions()

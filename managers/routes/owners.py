@@ -112,6 +112,15 @@ class Owners:
             )
         return detail
 
+    def finding(self) -> str:
+        """Return why the limits of users cannot be used, so that no user can submit; empty if they can."""
+        try:
+            if self._file is not None:
+                read_user_limits(self._file)
+        except (StorageError, BadFileError) as error:
+            return str(error)
+        return ""
+
     @contextmanager
     def starting(self, user: str, session: str, drops: int) -> Iterator[_Starting]:
         """Know whose a session is, and count it, until the manager lists it."""

@@ -4,7 +4,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import permutations
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -111,6 +111,22 @@ def test_each_problem_is_one_finding_with_a_hint(problem: str) -> None:
     assert text in finding.text
     assert finding.hint
     assert finding.where in (ill.url, "a")
+
+
+@pytest.mark.parametrize("state", ["draining", "drained"])
+def test_a_node_that_is_drained_is_not_wrong(state: Literal["draining", "drained"]) -> None:
+    """It ends on purpose: that it does not answer is no finding, neither here nor of its island."""
+    island = report(
+        "m",
+        "island",
+        nodes=(NodeInfo(name="b", url="http://b:1", state=state),),
+        children=(Child(name="b", url="http://b:1", role="node", state="suspect", text="the server is closing"),),
+    )
+    node = ManagerReport(url="http://b:1", trouble="the server is closing", hint="start it again")
+    closing = ProbeResult(address="http://b:1", ok=False, trouble="the server is closing")
+    request = Connection(near=island.url, far=node.url, means="rest", result=closing)
+
+    assert list(findings(Evidence((island, report("a"), node), (request,)))) == []
 
 
 def test_a_slow_answer_is_not_clock_skew() -> None:

@@ -245,7 +245,7 @@ def test_users_have_limits(manager: FakeManager, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["sessions = 1", "[default]\nsession = 1", "[default]\nsessions = -1", "?"])
 def test_no_user_submits_while_the_limits_cannot_be_read(text: str, manager: FakeManager, tmp_path: Path) -> None:
-    """A mistake in the file does not lift the limits; the administrator submits all the same."""
+    """A mistake in the file does not lift the limits, and is a finding; the administrator submits all the same."""
     (tmp_path / "cluster.key.limits").write_text(text)
     served = Service(manager, token=TOKEN, secret=SECRET, users=UserFiles.beside(tmp_path / "cluster.key"))
     served.start()
@@ -257,6 +257,8 @@ def test_no_user_submits_while_the_limits_cannot_be_read(text: str, manager: Fak
         with pytest.raises(BadFileError, match="the limits of users cannot be used"):
             alice.submit(fan(2))
         administrator.submit(fan(2))
+        (finding,) = administrator.info().findings
+        assert "the limits of users cannot be used" in finding
 
 
 def test_two_requests_do_not_both_get_the_last_place(manager: FakeManager, tmp_path: Path) -> None:

@@ -655,6 +655,22 @@ def test_a_full_disk_is_one_line_of_the_log(
     ]
 
 
+def test_a_session_that_cannot_write_its_directory_is_a_finding(make_cluster: Make, tmp_path: Path) -> None:
+    """The node names it while the session runs: each of its attempts fails there at once."""
+    cluster = make_cluster(2)
+    cluster.start(_endless())
+    directory = hosted(cluster["a"]).directory.path
+    assert cluster["a"].info().findings == ()
+    directory.rename(tmp_path / "away")
+    findings = cluster["a"].info().findings
+    (tmp_path / "away").rename(directory)
+
+    assert findings == (f"session 's' cannot write its directory {directory}",)
+    cluster["a"].cancel("s")
+    until(cluster["a"], "s", lambda detail: detail.is_over)
+    assert cluster["a"].info().findings == ()
+
+
 def test_a_closed_node_refuses_sessions(tmp_path: Path) -> None:
     """The error of a submit is that the node is stopping; closing again does nothing."""
     node = NodeManager("a", root=tmp_path, runner="threads")

@@ -391,7 +391,7 @@ def test_a_session_that_shrank_to_two_nodes_survives_one_more_loss(tmp_path: Pat
 
 @pytest.mark.slow
 def test_a_minority_goes_on_when_that_is_forced(tmp_path: Path) -> None:
-    """It is refused while there is a majority. Then one of three nodes goes on alone, and says so."""
+    """It is refused while there is a majority. Then one of three nodes goes on alone; both are shown."""
     cluster = _witness_cluster(6, tmp_path, nodes=3, seconds=8.0)
     assert isinstance(cluster.submit(_fan(8, 3), "s"), Answered)
     refused = cluster.call("force_continue", session="s")
@@ -402,10 +402,12 @@ def test_a_minority_goes_on_when_that_is_forced(tmp_path: Path) -> None:
     cluster.simulation.wait(30.0)
     node = cluster.nodes["n1-2"]
     waiting = node.sessions["s"].info().text
+    finding = node.sessions["s"].finding
     answer = cluster.call("force_continue", session="s")
     ended = cluster.finish("s", seconds=400.0)
 
     assert waiting.startswith("waiting for a majority: 1 of 3 voters answer, 2 are needed; silent: n1-1, n1-3. ")
+    assert finding == f"session 's': {waiting}"
     assert isinstance(answer, Answered)
     assert ended is not None
     assert (ended.status, ended.members, ended.states) == ("FINISHED", ("n1-2",), {"COMPLETED": 36})
