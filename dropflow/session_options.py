@@ -64,7 +64,7 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     reuse: Annotated[
         bool,
         Meta(
-            title="Take results of earlier runs from the store",
+            title="Take results of earlier runs from the result store",
             description="Take results of earlier runs with the same code, parameters and inputs from a store, and put "
             "new ones there.",
             extra={"flag": "--reuse/--no-reuse"},
@@ -139,7 +139,7 @@ class RunOptions(SessionOptions, frozen=True, kw_only=True, forbid_unknown_field
     store: Annotated[
         str,
         Meta(
-            description="Where the store of --reuse is, a directory or an address such as s3://bucket/results; by "
+            description="Where the result store is, a directory or an address such as s3://bucket/results; by "
             "default as DROPFLOW_STORE says, or ~/.cache/dropflow.",
             extra={"flag": "--store", "type": "place"},
         ),

@@ -40,7 +40,7 @@ package may import all others, and no other one imports it.
 `replay`           ``dropflow replay``: an attempt again on this machine, also under a debugger
 `keys`             ``dropflow keys``: the cluster key, which all managers of a cluster share
 `palette`          ``dropflow palette``: write the palettes for EAGLE
-`cache`            ``dropflow cache``: the store of results
+`cache`            ``dropflow cache``: the result store
 `completion`       ``dropflow completion``: a script that completes commands in a shell
 `crate`            Workflow Run RO-Crates and their signatures, for ``dropflow explain --crate``
 `prov`             The provenance of every drop of a session, as W3C PROV, for crates

@@ -1,4 +1,4 @@
-"""``dropflow cache``: the store of results."""
+"""``dropflow cache``: the result store."""
 
 from collections.abc import Callable, Iterator
 from math import inf
@@ -14,26 +14,26 @@ from dropflow.errors import UsageError
 from dropflow.formatting import MEMORY, format_size, plural, quantity
 
 if TYPE_CHECKING:
-    from dropflow.reuse.store import ResultStore, StoreUse
+    from dropflow.reuse.result_store import ResultStore, StoreUse
 
 
 _store_option = click.option(
     "--store",
     default="",
     metavar="PLACE",
-    help="Where the store is, a directory or an address; by default as DROPFLOW_STORE says, or ~/.cache/dropflow.",
+    help="Where the result store is, a directory or address; by default as DROPFLOW_STORE says, or ~/.cache/dropflow.",
 )
 
 
 class CacheReply(msgspec.Struct, frozen=True, kw_only=True):
-    """A store, and what a command has removed from it. Sizes are in bytes."""
+    """A result store, and what a command has removed from it. Sizes are in bytes."""
 
     ok: bool = True
     store: str
     use: "StoreUse"
 
     def lines(self) -> Iterator[str]:
-        """Yield how much was removed, damaged contents, and the size of the store."""
+        """Yield how much was removed, damaged contents, and the size of the result store."""
         use = self.use
         if use.removed_contents or use.removed_records:
             removed = f"{plural(use.removed_contents, 'content')} and {plural(use.removed_records, 'record')}"
@@ -45,10 +45,10 @@ class CacheReply(msgspec.Struct, frozen=True, kw_only=True):
 
 @click.group("cache")
 def cache_command() -> None:
-    """The store of results that 'dropflow run --reuse' takes and adds to.
+    """The result store, which 'dropflow run --reuse' takes from and adds to.
 
     It is in ~/.cache/dropflow, or where DROPFLOW_STORE or --store say. After a run, the results that were not used for
-    longest are removed above 20 GiB, or the size in DROPFLOW_STORE_LIMIT. A node has the store of its user.
+    longest are removed above 20 GiB, or the size in DROPFLOW_STORE_LIMIT. A node has the result store of its user.
     """
 
 
@@ -56,7 +56,7 @@ def cache_command() -> None:
 @output_options
 @_store_option
 def show_cache(output: CommandOutput, *, store: str) -> Exit:
-    """Show how many results are in the store, and their size."""
+    """Show how many results are in the result store, and their size."""
     return _answer_cache(output, store, lambda cached: cached.use())
 
 
@@ -73,7 +73,7 @@ def verify_cache(output: CommandOutput, *, store: str) -> Exit:
 @_store_option
 @click.option("--limit", default="0", show_default=True, metavar="SIZE", help="What is left at most, such as 5 GiB.")
 def prune_cache(output: CommandOutput, *, store: str, limit: str) -> Exit:
-    """Remove results, those that were not used for longest first, until the store has the size of --limit."""
+    """Remove results, those that were not used for longest first, until the result store has the size of --limit."""
     size = quantity(limit, MEMORY)
     if size is None or not 0 <= size < inf:
         raise UsageError(f"{limit!r} is not a size", where="--limit", hint="give a number of bytes, or such as 5 GiB")
@@ -81,7 +81,7 @@ def prune_cache(output: CommandOutput, *, store: str, limit: str) -> Exit:
 
 
 def _answer_cache(output: CommandOutput, store: str, work: "Callable[[ResultStore], StoreUse]") -> Exit:
-    from dropflow.reuse.store import ResultStore, store_place
+    from dropflow.reuse.result_store import ResultStore, store_place
 
     cached = ResultStore(store_place(store))
     output.answer(CacheReply(store=cached.where, use=work(cached)))

@@ -46,7 +46,7 @@ _GROUPS = {
     "Understand": {
         "explain": "Explain the state of DROP in RUN, the directory of a run or a session of a manager.",
         "replay": "Run the application DROP of RUN once more, outside of RUN, with the inputs that it had.",
-        "cache": "The store of results that 'dropflow run --reuse' takes and adds to.",
+        "cache": "The result store, which 'dropflow run --reuse' takes and adds to.",
         "times": "Show how long attempts of RUN waited and ran, by logical node, and its critical path as executed.",
         "open": "Print an address that signs a browser in, and opens SESSION or the first page.",
     },

@@ -54,8 +54,8 @@ if TYPE_CHECKING:
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Submit nothing: show what --reuse would take on nodes that share the store, what would run, why, and what "
-    "it costs.",
+    help="Submit nothing: show what --reuse would take on nodes that share the result store, what would run, why, and "
+    "what it costs.",
 )
 @click.option("--wait", is_flag=True, help="Follow the session to its end; status and answer are those of run.")
 @patience_option
@@ -90,8 +90,8 @@ def submit_command(
     With --until nothing is started, on any node, that cannot end by then. When the rest has ended, the session is
     CANCELLED, and the exit status is 4 with --wait; 'dropflow resume SESSION' goes on with it.
 
-    With --dry-run, the store is that of this host (DROPFLOW_STORE), and code is read here: on nodes with another store,
-    or other code, more runs. The price is by the times of --profile, else by those that the store has.
+    With --dry-run, the result store is that of this host (DROPFLOW_STORE), and code is read here: on nodes with another
+    one, or other code, more runs. The price is by the times of --profile, else by those in the result store.
 
     With --like there is no GRAPH: the logical graph of SESSION is translated again, so that numbers of copies can
     change, and placed on the nodes that are there now. Values that --set and --config do not give stay as they were
@@ -134,7 +134,7 @@ def submit_command(
 
 
 def _foreseen(graph: "PhysicalGraph", chosen: SubmitOptions, measured: "MeasuredSeconds | None") -> "ForecastReply":
-    """Return what a session of a graph would run on nodes that have the store of this host."""
+    """Return what a session of a graph would run on nodes that have the result store of this host."""
     from dropflow.cli.run import ForecastReply
     from dropflow.session_options import RunOptions
     from dropflow.sessions.local_run import foresee

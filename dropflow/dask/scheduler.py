@@ -368,7 +368,7 @@ class Scheduler:
         BaseException
             The exception of a task, with a note that names its drop.
         """
-        options = _Options(num_workers, callbacks, fuse_enabled, _wishes(dsk, kwargs))
+        options = _Options(num_workers, callbacks, fuse_enabled, _annotations(dsk, kwargs))
         return _nested(keys, self._values(dsk, list(flatten([keys])), options, is_persisted=False))
 
     def persist(self, collections: Sequence[Any], *, optimize_graph: bool = True, **options: Any) -> tuple[Any, ...]:
@@ -401,9 +401,9 @@ class Scheduler:
             fuse_enabled: bool | None = None,
             **kwargs: Any,
         ) -> Any:
-            wishes = _wishes(dsk, kwargs)
+            annotations = _annotations(dsk, kwargs)
             persisted = self._values(
-                dsk, keys, _Options(num_workers, callbacks, fuse_enabled, wishes), is_persisted=True
+                dsk, keys, _Options(num_workers, callbacks, fuse_enabled, annotations), is_persisted=True
             )
             return [persisted[key] for key in keys]
 
@@ -477,12 +477,14 @@ class Scheduler:
         travels = self._travels
         with active_callbacks(options.callbacks) as callbacks_given:
             # Callbacks get the keys of all tasks, and annotations have them.
-            if travels and is_fused and not callbacks_given and not options.wishes:
+            if travels and is_fused and not callbacks_given and not options.annotations:
                 # One task in the place of a chain: what goes from one of its tasks to the next is not pickled.
                 nodes = with_fused_chains(nodes, wanted)
             tasks = translate(nodes, wanted, layer_volumes(dsk), runs_constants=travels)
-            if options.wishes:
-                tasks = with_annotations(tasks, options.wishes.get("retries", {}), options.wishes.get("priority", {}))
+            if options.annotations:
+                tasks = with_annotations(
+                    tasks, options.annotations.get("retries", {}), options.annotations.get("priority", {})
+                )
             if not is_fused:
                 tasks = replace(tasks, graph=without_fusion(tasks.graph))
             instrument = CallbackInstrument(callbacks_given, nodes, tasks) if callbacks_given else None
@@ -548,11 +550,11 @@ class _Options:
     num_workers: int | None
     callbacks: Any
     fuse_enabled: bool | None
-    wishes: Mapping[str, Mapping[Hashable, int]]
+    annotations: Mapping[str, Mapping[Hashable, int]]
     """Retries and priority of tasks, by their keys, where there are some."""
 
 
-def _wishes(dsk: Any, options: Mapping[str, Any]) -> Mapping[str, Mapping[Hashable, int]]:
+def _annotations(dsk: Any, options: Mapping[str, Any]) -> Mapping[str, Mapping[Hashable, int]]:
     """Return the retries and priorities that tasks are annotated with, or that are options of a computation.
 
     Raises
@@ -572,7 +574,7 @@ def _wishes(dsk: Any, options: Mapping[str, Any]) -> Mapping[str, Mapping[Hashab
                 f"tasks are to have {name}={wanted[0]!r}, and dropflow cannot do that for tasks of dask",
                 hint="leave it out" + (", or add allow_other_workers=True" if name == "workers" else ""),
             )
-    wishes: dict[str, Mapping[Hashable, int]] = {}
+    annotations: dict[str, Mapping[Hashable, int]] = {}
     for name, least in (("retries", 0), ("priority", None)):
         for value in asked(name):
             if isinstance(value, bool) or not isinstance(value, int) or (least is not None and value < least):
@@ -582,8 +584,8 @@ def _wishes(dsk: Any, options: Mapping[str, Any]) -> Mapping[str, Mapping[Hashab
             graph = dsk if isinstance(dsk, Mapping) else dsk.__dask_graph__()
             known = dict.fromkeys(graph, everywhere) | known
         if any(known.values()):
-            wishes[name] = known
-    return wishes
+            annotations[name] = known
+    return annotations
 
 
 def _checked(workers: int | None) -> int | None:

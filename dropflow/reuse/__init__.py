@@ -4,14 +4,14 @@ A run that reuses (`dropflow.session_options.RunOptions.reuse`) takes whole bran
 anything runs (`plan`). What is left runs as usual, and each attempt asks for its result when its inputs are there
 (`attempt`).
 
-==============  =======================================================================================================
-`store`         Contents by digest, and records of what the application with a key wrote
-`remote_store`  The store of results at an address that fsspec reaches, such as a bucket
-`code`          What the code of an application is: functions, modules of the user, packages
-`keys`          What the results of a node depend on, which nodes are reused, and the keys that are known before a run
-`plan`          What a run takes from the store before anything runs
-`reasons`       What a run would do, and why
-`attempt`       What an attempt takes, and what it stores
-`log`           Which applications of a session were taken, and from where
-==============  =======================================================================================================
+=====================  =========================================================================================
+`result_store`         Contents by digest, and records of what the application with a key wrote
+`remote_result_store`  The result store at an address that fsspec reaches, such as a bucket
+`code`                 What the code of an application is: functions, modules of the user, packages
+`keys`                 What results of a node depend on, which nodes are reused, and the keys known before a run
+`plan`                 What a run takes from the result store before anything runs
+`reasons`              What a run would do, and why
+`attempt`              What an attempt takes, and what it stores
+`log`                  Which applications of a session were taken, and from where
+=====================  =========================================================================================
 """

@@ -29,7 +29,7 @@ from dropflow.formatting import few
 from dropflow.graph.templates import ORDER_PORT
 from dropflow.reuse.code import first_changed_line
 from dropflow.reuse.log import ReuseLog, TakenResult
-from dropflow.reuse.store import Record, ResultStore, StoredContent, digest_of, key_of
+from dropflow.reuse.result_store import Record, ResultStore, StoredContent, digest_of, key_of
 from dropflow.states import DropState
 
 _AttemptInput = tuple[str, str, str, str, bool]

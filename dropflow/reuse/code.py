@@ -21,7 +21,7 @@ from dropflow.apps.check import find_spec
 from dropflow.apps.loaded_modules import is_user_file, module_name
 from dropflow.errors import DropflowError
 from dropflow.execution.executor_spec import KeyPart
-from dropflow.reuse.store import ResultStore
+from dropflow.reuse.result_store import ResultStore
 
 _OURS = "dropflow"
 

@@ -28,7 +28,7 @@ from dropflow.graph.order import reached
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import ORDER_PORT, Argument, Kind, Link, Template
 from dropflow.reuse.code import CodeReader
-from dropflow.reuse.store import digest_of, key_of
+from dropflow.reuse.result_store import digest_of, key_of
 from dropflow.version import __version__
 
 _NO_MATTER = frozenset(

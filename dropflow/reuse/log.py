@@ -17,7 +17,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 
 if TYPE_CHECKING:
-    from dropflow.reuse.store import Record
+    from dropflow.reuse.result_store import Record
 
 _SHOWN_REASONS = 5
 """Producers of data that are looked at for the origin of their results."""

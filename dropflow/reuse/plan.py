@@ -1,4 +1,4 @@
-"""What a run takes from the store before anything runs: whole branches of the graph. Only their ends are read.
+"""What a run takes from the result store before anything runs: whole branches of the graph. Only their ends are read.
 
 Such drops are known when the session begins, as those of a session that continues (`dropflow.execution.continuation`).
 """
@@ -32,7 +32,7 @@ from dropflow.reuse.attempt import attempt_key, input_digest, input_name, is_sam
 from dropflow.reuse.code import CodeReader
 from dropflow.reuse.keys import NodeKey, deep_keys, node_keys
 from dropflow.reuse.log import ReuseLog, TakenResult
-from dropflow.reuse.store import Record, ResultStore, StoredContent
+from dropflow.reuse.result_store import Record, ResultStore, StoredContent
 from dropflow.states import DropState
 
 _COMPLETED = int(DropState.COMPLETED)

@@ -13,7 +13,7 @@ from dropflow.graph.templates import ORDER_PORT, Kind, needs_of
 from dropflow.graph.text_ids import index_of
 from dropflow.reuse.attempt import INPUTS, MOST_REASONS, differences, drop_name, input_changes
 from dropflow.reuse.plan import ReusePlan
-from dropflow.reuse.store import Record, ResultStore
+from dropflow.reuse.result_store import Record, ResultStore
 from dropflow.times.measured_run import MeasuredSeconds
 
 _LOOKED_AT = 20

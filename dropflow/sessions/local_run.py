@@ -40,7 +40,7 @@ from dropflow.states import DropState, SessionState
 
 if TYPE_CHECKING:
     from dropflow.reuse.reasons import NodeForecast
-    from dropflow.reuse.store import ResultStore
+    from dropflow.reuse.result_store import ResultStore
     from dropflow.runners.executor import RunApp
     from dropflow.sessions.retry import Again
     from dropflow.sessions.stopped import StoppedRun
@@ -246,7 +246,7 @@ def _with_reuse(
 
 
 def _store(options: RunOptions) -> "ResultStore":
-    from dropflow.reuse.store import ResultStore, store_place  # noqa: PLC0415 - as above
+    from dropflow.reuse.result_store import ResultStore, store_place  # noqa: PLC0415 - as above
 
     return ResultStore(store_place(options.store))
 
@@ -259,8 +259,8 @@ def foresee(
     Parameters
     ----------
     is_here : bool
-        Whether it would run on this machine, and not on nodes that share the store: their attempts ask one by one, and
-        components and images need not be here.
+        Whether it would run on this machine, and not on nodes that share the result store: their attempts ask one by
+        one, and components and images need not be here.
     measured : MeasuredSeconds, optional
         Seconds of drops in earlier runs, for the price.
 
@@ -293,7 +293,7 @@ def foresee(
 
 
 def _with_reused(result: SessionResult, directory: Path, options: RunOptions) -> SessionResult:
-    """Return a result with the counts of reused results, and keep the store within its bounds."""
+    """Return a result with the counts of reused results, and keep the result store within its bounds."""
     from dropflow.reuse.log import lack_note, taken_results  # noqa: PLC0415 - as above
 
     taken = taken_results(directory)
@@ -302,7 +302,7 @@ def _with_reused(result: SessionResult, directory: Path, options: RunOptions) ->
         store = _store(options)
         store.prune_if_due()
         if not taken and not options.verify_reuse:  # verification computes reusable results again
-            notes = (*notes, f"nothing was reused: the store {store.where} had no result that fits")
+            notes = (*notes, f"nothing was reused: the result store {store.where} had no result that fits")
         lack = lack_note(directory)
         notes = (*notes, lack) if lack else notes
     saved = sum(taken_result.seconds for taken_result in taken.values())
@@ -413,7 +413,7 @@ def prepare_directory(directory: Path, *, overwrite: bool = False, graph: Physic
     overwrite : bool
         Whether to remove an earlier session in which something has run.
     graph : PhysicalGraph, optional
-        Remove also an earlier session of a graph of this name: its results are taken from the store again.
+        Remove also an earlier session of a graph of this name: its results are taken from the result store again.
 
     Raises
     ------

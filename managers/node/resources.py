@@ -25,7 +25,7 @@ from dropflow.execution.session import Session, Watch
 from dropflow.files import force_to_disk
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.reuse.plan import ReuseChoices, reuse_spec
-from dropflow.reuse.store import ResultStore, store_place
+from dropflow.reuse.result_store import ResultStore, store_place
 from dropflow.runners.engine import EngineCapacity
 from dropflow.runners.make_runner import capacity_notes, make_runner
 from dropflow.runners.runner_choice import RunnerChoice

@@ -136,7 +136,7 @@ def test_commands_that_ask_a_manager_import_no_numpy(tmp_path: Path) -> None:
 
 
 def test_a_run_imports_only_what_it_does(examples: Path, tmp_path: Path) -> None:
-    """No planner without parts, no records of failures without one, no store of results without reuse, no executor."""
+    """No planner without parts, no records of failures without one, no result store without reuse, no executor."""
     printed = _run(_RUN, str(examples / "hello.graph"), *_NOT_FOR_A_RUN, where=tmp_path)
 
     assert (json.loads(printed.stdout), printed.stderr) == ([], "")

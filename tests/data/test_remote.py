@@ -399,7 +399,7 @@ class _Runs:
 
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Runs:
-    """Runs with a store of results of their own."""
+    """Runs with a result store of their own."""
     return _Runs(tmp_path, monkeypatch)
 
 

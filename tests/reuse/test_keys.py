@@ -11,7 +11,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.reuse.attempt import attempt_key, differences
 from dropflow.reuse.code import CodeReader
 from dropflow.reuse.keys import deep_keys, node_keys
-from dropflow.reuse.store import ResultStore
+from dropflow.reuse.result_store import ResultStore
 from tests.drawn_graphs import data, draw, function
 
 

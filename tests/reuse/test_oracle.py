@@ -27,7 +27,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Axis, Kind, Link, Template
 from dropflow.reuse.log import taken_results
 from dropflow.reuse.reasons import NodeForecast
-from dropflow.reuse.store import Record, ResultStore, StoredContent, key_of
+from dropflow.reuse.result_store import Record, ResultStore, StoredContent, key_of
 from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
 from tests.drawn_graphs import data, draw, function
@@ -360,7 +360,7 @@ def _values(place: Path, graph: PhysicalGraph | None = None) -> dict[str, bytes]
     return {path.name: path.read_bytes() for path in (place / "results").iterdir()}
 
 
-# The store of results: contents by digest, records by key, many writers, and a bound for its size.
+# The result store: contents by digest, records by key, many writers, and a bound for its size.
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from dropflow.reuse.attempt import differences
 from dropflow.reuse.code import CodeReader
 from dropflow.reuse.keys import node_keys
 from dropflow.reuse.log import reuse_lines, taken_results
-from dropflow.reuse.store import ResultStore
+from dropflow.reuse.result_store import ResultStore
 from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
 from dropflow.sessions.report import run_report

@@ -60,14 +60,14 @@ class PoolFacts(msgspec.Struct, frozen=True, kw_only=True):
         Attempts that wait for a worker.
     text : str
         Text of the last problem.
-    wish : float
-        When the wish was written that it follows.
+    wanted_at : float
+        When that was written, in the file ``wanted``, which the pool follows.
     """
 
     state: PoolState = PoolState()
     waiting: int = 0
     text: str = ""
-    wish: float = 0.0
+    wanted_at: float = 0.0
 
 
 class PoolRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -292,7 +292,7 @@ class _PoolProcess:
     def run(self) -> None:
         """Work until the pool is removed and has no job, or its island has been away for long."""
         while True:
-            ends = self._follow_wish() == "removed" or self._absence.is_over
+            ends = self._wanted() == "removed" or self._absence.is_over
             seen = self._look(ends=ends)
             state, actions = decide(self._facts.state, self._order.settings, seen)
             self._keep(state=state, waiting=seen.waiting)
@@ -302,14 +302,14 @@ class _PoolProcess:
                 return
             self._pause.wait(_POOL_LOOK_SECONDS)
 
-    def _follow_wish(self) -> str:
+    def _wanted(self) -> str:
         """Return what is wanted; what is new ends a pause, or begins one."""
         path = self._path / "wanted"
-        wish, wanted = path.stat().st_mtime, path.read_text(encoding="ascii")
-        if wish != self._facts.wish:
+        wanted_at, wanted = path.stat().st_mtime, path.read_text(encoding="ascii")
+        if wanted_at != self._facts.wanted_at:
             paused = _BY_COMMAND if wanted == "paused" else ""
             state = msgspec.structs.replace(self._facts.state, paused=paused, failed=0, refused=0, next=0.0)
-            self._keep(state=state, text="", wish=wish)
+            self._keep(state=state, text="", wanted_at=wanted_at)
         return wanted
 
     def _look(self, *, ends: bool) -> Seen:

@@ -21,5 +21,5 @@
 % if forecast.unmeasured:
 <p>{{plural(forecast.unmeasured, "application")}} that would run or wait never ran before, and may take any time.</p>
 % end
-<p class="muted small">By the store of results and the code of the translator's host: on nodes with another store or other code, more runs.</p>
+<p class="muted small">By the result store and the code of the translator's host: on nodes with another store or other code, more runs.</p>
 </section>

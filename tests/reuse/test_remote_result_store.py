@@ -1,4 +1,4 @@
-"""The store of results at an address: a bucket of moto's server of S3, and a directory by fsspec."""
+"""The result store at an address: a bucket of moto's server of S3, and a directory by fsspec."""
 
 import shutil
 from collections.abc import Iterator
@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 from dropflow.cli.main import commands
 from dropflow.data.remote import file_system
 from dropflow.errors import StorageError
-from dropflow.reuse import remote_store
-from dropflow.reuse.store import ResultStore, StoredContent
+from dropflow.reuse import remote_result_store
+from dropflow.reuse.result_store import ResultStore, StoredContent
 from tests.reuse.test_stories import ALL, Story
 from tests.s3_server import make_bucket, s3_server
 
@@ -130,7 +130,7 @@ def test_a_store_that_goes_away_costs_one_wait(story: Story, monkeypatch: pytest
 
     def gone(store: ResultStore) -> None:
         check(store)
-        monkeypatch.setattr(remote_store, "reach", fail)
+        monkeypatch.setattr(remote_result_store, "reach", fail)
 
     monkeypatch.setattr(ResultStore, "check", gone)
     assert story.run() == ("is 18", ALL)

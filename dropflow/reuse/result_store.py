@@ -1,4 +1,4 @@
-"""The store of results that later runs take: contents by digest, and records of what an application wrote.
+"""The result store, which later runs take from: contents by digest, and records of what an application wrote.
 
 ::
 
@@ -14,7 +14,7 @@ it is the cluster key of this host, if there is one and others may use the store
 never used, and never unpickled.
 
 A store at an address, such as ``s3://bucket/results``, has the same files there, and copies of those that this host has
-read or written in a directory (`dropflow.reuse.remote_store`).
+read or written in a directory (`dropflow.reuse.remote_result_store`).
 """
 
 import errno
@@ -54,7 +54,7 @@ from dropflow.files import (
 from dropflow.formatting import MEMORY, quantity
 
 if TYPE_CHECKING:
-    from dropflow.reuse.remote_store import RemoteFile, RemoteStore
+    from dropflow.reuse.remote_result_store import RemoteFile, RemoteResultStore
 
 _log = logging.getLogger(__name__)
 
@@ -194,13 +194,13 @@ class ResultStore:
 
     def __init__(self, place: str | Path) -> None:
         self.where = str(place)
-        self._remote: RemoteStore | None = None
+        self._remote: RemoteResultStore | None = None
         directory = Path(place)
         self._limit = _limit_of_user()
         if "://" in self.where:
-            from dropflow.reuse import remote_store  # noqa: PLC0415 - most stores are directories
+            from dropflow.reuse import remote_result_store  # noqa: PLC0415 - most stores are directories
 
-            self._remote = remote_store.RemoteStore(self.where)
+            self._remote = remote_result_store.RemoteResultStore(self.where)
             directory = Path(platformdirs.user_cache_dir("dropflow"), "copies", key_of(self._remote.address))
         self.directory = private_directory(directory)
         self._shared: set[str] = set()
@@ -657,7 +657,7 @@ def _use_of(files: Sequence["RemoteFile"]) -> StoreUse:
     return StoreUse(records=counts["records"], contents=counts["contents"], size=size)
 
 
-def _prune_at(remote: "RemoteStore", limit: int) -> StoreUse:
+def _prune_at(remote: "RemoteResultStore", limit: int) -> StoreUse:
     files = remote.files()
     total = sum(file.size for file in files)
     removed: set[RemoteFile] = set()
@@ -838,7 +838,7 @@ def _files(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
 
 def _gone(digest: str) -> StorageError:
     return StorageError(
-        f"the content {digest} of the store is gone or damaged",
+        f"the content {digest} of the result store is gone or damaged",
         hint="run it again: it is computed, and stored again; 'dropflow cache verify' looks for others",
     )
 

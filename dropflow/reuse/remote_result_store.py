@@ -1,8 +1,8 @@
-"""The store of results at an address that fsspec reaches, such as a bucket, for hosts without a common directory.
+"""The result store at an address that fsspec reaches, such as a bucket, for hosts without a common directory.
 
-It has the files of a store in a directory (`dropflow.reuse.store`) under the same names. Each host keeps copies of what
-it has read and written there, and asks here for what it lacks. Object stores show a content when it is complete; others
-may show a part of it, which has another size, so that it counts as missing and is written again.
+It has the files of a result store in a directory (`dropflow.reuse.result_store`) under the same names. Each host keeps
+copies of what it has read and written there, and asks here for what it lacks. Object stores show a content when it is
+complete; others may show a part of it, which has another size, so that it counts as missing and is written again.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ class RemoteFile(NamedTuple):
     written: str
 
 
-class RemoteStore:
+class RemoteResultStore:
     """The files at an address. Its methods are called from any thread.
 
     Raises

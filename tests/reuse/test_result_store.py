@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from dropflow.execution.content_location import Handle
-from dropflow.reuse.store import ResultStore, digest_of
+from dropflow.reuse.result_store import ResultStore, digest_of
 
 
 @pytest.fixture
