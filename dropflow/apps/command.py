@@ -165,7 +165,11 @@ class Command:
         """
         try:
             with self._start() as process:
-                status = self._follow(process)
+                try:
+                    status = self._follow(process)
+                except BaseException:  # such as no more threads: the end of `with` waits for the process
+                    _signal(process.pid, signal.SIGKILL)
+                    raise
         finally:
             if self._source is not None:
                 self._source.close()

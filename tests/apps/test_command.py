@@ -84,6 +84,19 @@ def test_a_killed_command_has_128_plus_the_signal_as_status(tmp_path: Path) -> N
     assert _command("kill -9 $$", tmp_path).run() == 137
 
 
+def test_a_command_is_killed_if_it_cannot_be_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the limit of threads of a user it fails at once; it is not waited for, since nothing could stop it."""
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(RuntimeError, match="new thread"):
+        _command("sleep 2; touch done", tmp_path).run()
+
+    assert not (tmp_path / "done").exists()
+
+
 def test_a_command_ends_where_the_ends_of_children_are_ignored(tmp_path: Path) -> None:
     """Its status is not known then: an error, not a success, and not a command that is waited for without end."""
     former = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
