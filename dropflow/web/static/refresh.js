@@ -79,13 +79,14 @@ function becomeChildren(live, fresh) {
   const keyed = new Map();
   for (const child of live.children) {
     const key = keyOf(child);
-    if (key !== null) keyed.set(key, child);
+    // Several may have one key, as two nodes with one name: each is used once.
+    if (key !== null && !keyed.get(key)?.push(child)) keyed.set(key, [child]);
   }
   const kept = new Set([...fresh.children].map(keyOf));
   let here = live.firstChild;
   for (const wanted of [...fresh.childNodes]) {
     const key = keyOf(wanted);
-    const found = key === null ? here : keyed.get(key);
+    const found = key === null ? here : keyed.get(key)?.shift();
     if (found && alike(found, wanted)) {
       // An element that is moved loses the focus, and an open panel closes: what is before it and goes, goes first.
       while (here && here !== found && !(keyOf(here) !== null && kept.has(keyOf(here)))) here = removed(here);

@@ -325,6 +325,32 @@ def test_a_filter_that_is_answered_late_does_not_replace_a_newer_one(serve: Any,
     expect(page.get_by_text("No drop matches.")).to_have_count(0)
 
 
+_UPDATED = """async ([before, ...later]) => {
+  const { become } = await import("/static/refresh.js");
+  const list = (names) => {
+    const made = document.createElement("ul");
+    for (const [at, name] of [...names].entries()) {
+      const item = made.appendChild(document.createElement("li"));
+      item.dataset.row = name;
+      item.textContent = `${name}${at}`;
+    }
+    return made;
+  };
+  const live = list(before);
+  return later.map((names) => (become(live, list(names)), live.textContent));
+}"""
+
+
+def test_rows_of_one_name_are_all_updated(serve: Any, look: Any) -> None:
+    """Two nodes may have the same name by mistake: an open page goes on showing both."""
+    page = look(serve(manager_with_sessions())).page
+    page.goto("/nodes")
+
+    assert page.evaluate(_UPDATED, ["axxb", "axxb", "xaxxb", "bx", "x", "", "xx"]) == [
+        *("a0x1x2b3", "x0a1x2x3b4", "b0x1", "x0", "", "x0x1")
+    ]
+
+
 def test_a_manager_that_is_busy_is_not_asked_at_once(serve: Any, look: Any) -> None:
     """While logical nodes are missing on a page and the manager refuses it, the page asks about once a second."""
     manager = manager_with_sessions()
