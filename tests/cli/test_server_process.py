@@ -23,7 +23,7 @@ from dropflow.api.drop_records import DropQuery
 from dropflow.api.signing import UserKey
 from dropflow.cli.servers.local_cluster import UpOptions
 from dropflow.cli.servers.local_cluster import run as server_options_run
-from dropflow.cli.servers.server_process import start_logging
+from dropflow.cli.servers.server_process import browser_url, start_logging
 from dropflow.cli.servers.service import unit_text
 from dropflow.errors import HttpError, NotFoundError, StorageError
 from dropflow.submission.connection import connect_to
@@ -90,6 +90,12 @@ def test_everything_listens_on_loopback(node: Running) -> None:
 
 
 @pytest.mark.slow
+def test_a_token_of_any_signs_is_whole_in_the_address_for_the_browser() -> None:
+    """The script of the login decodes it: one that was chosen for --token-file may have a percent sign."""
+    assert browser_url("http://h:1", "50%41 #x=y") == "http://h:1/login#50%2541%20%23x%3Dy"
+    assert browser_url("http://h:1", "aZ9-_") == "http://h:1/login#aZ9-_"
+
+
 def test_other_users_do_not_see_the_token_or_the_key(node: Running) -> None:
     """They are in no arguments and no environment of a process, and only the owner can read their files."""
     key = node.home / "config" / "dropflow" / "cluster.key"

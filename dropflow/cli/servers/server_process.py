@@ -24,7 +24,7 @@ from pathlib import Path
 from time import gmtime, strftime
 from types import FrameType
 from typing import Any, Self
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
@@ -299,7 +299,7 @@ def _tell_systemd(message: bytes) -> None:
 
 def browser_url(url: str, token: str | None) -> str:
     """Return the address for a browser; the token is in the fragment, which browsers do not send."""
-    return f"{url}/login#{token}" if token else f"{url}/"
+    return f"{url}/login#{quote(token, safe='')}" if token else f"{url}/"
 
 
 def claim_root(root: Path, stack: ExitStack) -> Path:
