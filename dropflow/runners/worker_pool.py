@@ -33,7 +33,14 @@ from pathlib import Path
 import msgspec
 
 from dropflow.clock import Clock, SystemClock
-from dropflow.errors import DropflowError, InternalError, OutOfMemoryError, ResultLostError, WorkerStartError
+from dropflow.errors import (
+    DropflowError,
+    InternalError,
+    OutOfMemoryError,
+    ResultLostError,
+    WorkerDiedError,
+    WorkerStartError,
+)
 from dropflow.execution.drop_log import DropLog
 from dropflow.execution.executor_spec import ExecutorSpec
 from dropflow.execution.tasks import AttemptResult, ResultSink, Task, discard_results
@@ -373,7 +380,7 @@ class WorkerPool:
 
     def _receive(self, worker: WorkerProcess) -> bool:
         """Process the data that a worker has sent; return False if there were none."""
-        if worker not in self._workers:
+        if worker not in self._workers or worker.is_garbled:
             return False
         try:
             is_open = worker.buffer.receive(worker.link)
@@ -387,7 +394,15 @@ class WorkerPool:
             worker.kill()
             return False
         for body in worker.buffer.frames():
-            self._on_message(worker, msgspec.msgpack.decode(body, type=FromWorker))
+            try:
+                message = msgspec.msgpack.decode(body, type=FromWorker)
+            except ValueError as error:  # from code of an application; the sessions of other workers go on
+                worker.is_garbled, worker.seen = True, worker.marker.last
+                worker.kill_reason = WorkerDiedError(f"the worker process sent what is no message: {error}")
+                self._unregister(worker.link)
+                worker.kill()
+                return False
+            self._on_message(worker, message)
         return True
 
     def _on_message(self, worker: WorkerProcess, message: FromWorker) -> None:

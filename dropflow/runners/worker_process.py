@@ -331,6 +331,8 @@ class WorkerProcess:
 
     gpus: tuple[str, ...] = ()
     """The GPUs of its attempt. No other worker gets them until this one has ended."""
+    is_garbled = False
+    """Whether it has sent something that is no message: nothing of it is read any more."""
     awaits_room = False
     """Whether the pool waits until its socket takes more."""
 

@@ -236,9 +236,10 @@ class ScriptedExecutor:
     """Components: ``fail`` fails, ``kill`` sends its process SIGKILL, ``exit`` ends it, ``hang`` waits for an abort.
 
     ``die-once`` sends its process SIGKILL in its first attempt. ``deaf`` waits forever and ignores aborts. ``mumble``
-    writes to a path that no message can encode. ``pid`` writes the id of its process. ``track`` works for a moment, and
-    appends a line to ``files/track`` before and after that: ``begin`` or ``end``, and its row; ``track_long`` does the
-    same, and reports a long time. Every other component copies its inputs to its outputs.
+    writes to a path that no message can encode, and ``garble`` a content of half a byte. ``pid`` writes the id of its
+    process. ``track`` works for a moment, and appends a line to ``files/track`` before and after that: ``begin`` or
+    ``end``, and its row; ``track_long`` does the same, and reports a long time. Every other component copies its inputs
+    to its outputs.
     """
 
     def __init__(self, spec: ExecutorSpec) -> None:
@@ -258,6 +259,8 @@ class ScriptedExecutor:
             return AttemptResult(task.drop, task.attempt, failure=failure)
         if script == "mumble":
             return AttemptResult(task.drop, task.attempt, {task.outputs[0].drop: Handle(location="\udcff")})
+        if script == "garble":
+            return AttemptResult(task.drop, task.attempt, {task.outputs[0].drop: Handle(size=0.5)})  # type: ignore[arg-type]
         if script == "kill" or (script == "die-once" and self._is_first(task)):
             os.kill(os.getpid(), signal.SIGKILL)
         if script == "exit":

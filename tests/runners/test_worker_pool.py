@@ -180,6 +180,16 @@ def test_a_result_that_cannot_be_sent_is_a_failure(pool: WorkerPool, tmp_path: P
 
 
 @pytest.mark.slow
+def test_a_result_that_cannot_be_read_costs_its_worker_only(pool: WorkerPool, tmp_path: Path) -> None:
+    """Its attempt has infrastructure faults until it is given up; other sessions go on."""
+    result = _session(draw("A -> b", A={"component": "garble"}), pool, tmp_path / "s").run()
+    other = _session(draw(WIDE), pool, tmp_path / "other").run()
+
+    assert "sent what is no message: Expected `int`, got `float`" in result.failures[0].text
+    assert other.status is SessionState.FINISHED
+
+
+@pytest.mark.slow
 def test_a_broken_pool_fails_its_sessions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
