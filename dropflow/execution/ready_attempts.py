@@ -362,6 +362,8 @@ class ReadyRuns:
         """Stop an attempt, wherever it is. A session that is cancelled stops its attempts itself."""
         if self._core.status is SessionState.CANCELLING:
             return
+        if self._core.status is SessionState.FAILED and not self._has_aborted:
+            self.take_back()  # a node is lost: all attempts are aborted, as in `stop`
         self._has_aborted = True
         if not self._inputs.discard_early(action.drop):
             self._runner.abort(action.drop, action.attempt, action.grace)

@@ -321,18 +321,23 @@ def test_a_paused_session_is_cancelled() -> None:
     assert driver.run().seconds == pytest.approx(10.0)
 
 
-def test_a_cancel_stops_one_by_one_only_what_runs() -> None:
-    """What waits with the runner comes back together: thousands of aborts would take longer than the cancel may."""
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_only_what_runs_is_stopped_one_by_one(*, is_lost: bool) -> None:
+    """What waits comes back together: thousands of aborts would take longer than a cancel may, and hold up a pool."""
     graph, runner = draw("A -> x, B -> y, C -> z"), FakeRunner()
     session = build_session(graph, FakeRepository(), runner, clock=VirtualClock())
     session.begin()
     runner.take("drawing_A_0")
-    session.cancel()
+    if is_lost:
+        session.lose("b", BOOM)
+    else:
+        session.cancel()
     session.step()
     session.step()
 
-    assert session.core.status is SessionState.CANCELLED
-    assert runner.aborted == [row(graph, "A")]
+    assert session.is_over
+    assert runner.tasks == []
+    assert is_lost or runner.aborted == [row(graph, "A")]
 
 
 class Deaf(FakeRunner):
