@@ -7,6 +7,7 @@
 import fcntl
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -27,6 +28,30 @@ from dropflow.host.descendants import descendants_of
 _ROOT = Path(__file__).resolve().parents[1]
 _SECONDS = 200.0
 """More than a busy machine takes, and less than pytest gives a test."""
+
+
+@contextmanager
+def few_files(more: int) -> Iterator[None]:
+    """Limit the number of files that this process can still open."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors() + 100, before[1]))
+    spare: list[int] = []
+    try:
+        with suppress(OSError):
+            while True:
+                spare.append(os.open(os.devnull, os.O_RDONLY))
+        for _ in range(more):
+            os.close(spare.pop())
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        for descriptor in spare:
+            os.close(descriptor)
+
+
+def descriptors() -> int:
+    """Return the number of open files of this process."""
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - not a place of ours
 
 
 def environment(home: Path) -> dict[str, str]:

@@ -1,8 +1,8 @@
 """When a pool asks a batch system for nodes and gives them back, without I/O: `decide` gets what was seen.
 
 An allocation is one job with one node. It is *asked* for until its node is alive, then *up*, and *leaving* once it is
-drained. A pool asks for one allocation at a time, and only while work is ready that no worker takes: the nodes that are
-up all work. An allocation that is about to reach its walltime counts no more, so that another one replaces it.
+drained. A pool asks for one allocation at a time, and only while work is ready that no worker takes: the nodes that
+answer all work. An allocation that is about to reach its walltime counts no more, so that another one replaces it.
 """
 
 from collections.abc import Mapping
@@ -207,6 +207,8 @@ def _needs_node(state: PoolState, settings: PoolSettings, seen: Seen) -> bool:
         or any(not allocation.up for allocation in lasting)
     ):
         return False
-    all_work = all(seen.running.get(allocation.job) for allocation in lasting)
+    # If none answers, the island may be silent, and what waits is not known.
+    work = [seen.running[allocation.job] for allocation in lasting if allocation.job in seen.running]
+    all_work = all(work) if work else not lasting
     are_ending = not lasting and any(seen.running.get(allocation.job) for allocation in state.allocations)
     return len(lasting) < settings.least or are_ending or (seen.waiting > 0 and all_work)

@@ -263,7 +263,7 @@ def refused_ports(addresses: Mapping[str, str]) -> dict[str, bool]:
         ``tcp://HOST:PORT`` by name.
     """
     refused = dict.fromkeys(addresses, False)
-    with selectors.DefaultSelector() as selector:
+    with selectors.PollSelector() as selector:  # works without a free descriptor
         try:
             for name, address in addresses.items():
                 _begin(selector, name, address, refused)

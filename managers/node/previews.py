@@ -215,8 +215,11 @@ class _Process:
     def __init__(self, limits: PreviewLimits) -> None:
         self._limits, self._clock = limits, SystemClock()
         self._requests, self._is_in_step = 0, True
-        self._link, theirs = socket.socketpair()
         command = [sys.executable, "-P", "-X", "faulthandler", "-m", "dropflow.preview.worker"]
+        try:
+            self._link, theirs = socket.socketpair()
+        except OSError as error:
+            raise _not_started(error) from error
         try:
             with theirs:
                 self._popen = subprocess.Popen(  # noqa: S603 - our own interpreter and module
@@ -231,7 +234,7 @@ class _Process:
                 )
         except OSError as error:
             self._link.close()
-            raise WorldError(f"no process for previews can be started: {error.strerror}") from error
+            raise _not_started(error) from error
 
     @property
     def is_usable(self) -> bool:
@@ -315,3 +318,7 @@ class _Process:
         text = f"the process that reads the content for a preview {reason}"
         _log.warning("%s; it printed %r", text, printed)
         return PreviewError(text, hint=_HINT)
+
+
+def _not_started(error: OSError) -> WorldError:
+    return WorldError(f"no process for previews can be started: {error.strerror}")

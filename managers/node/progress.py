@@ -168,8 +168,8 @@ class Progress(msgspec.Struct, frozen=True):
 class ProgressLog:
     """Keeps the latest progress of one session.
 
-    One thread writes: first the thread that starts the session, from then on the session's thread. Any thread may read
-    `latest`, which is replaced as a whole.
+    First the thread that starts the session writes, from then on the session's thread. Beside it, the thread that owns
+    the node's sessions calls `touch`. Any thread may read `latest`.
 
     Parameters
     ----------
@@ -180,10 +180,18 @@ class ProgressLog:
     """
 
     def __init__(self, clock: Clock, on_change: Callable[[Progress], None]) -> None:
-        self.latest = Progress()
+        self._latest = Progress()
+        self._touched = 0
+        """Number of other changes, which another thread counts: so no lock is needed."""
         self._clock = clock
         self._on_change = on_change
         self._rate = SettlingRate()
+
+    @property
+    def latest(self) -> Progress:
+        """The progress as it is now."""
+        latest = self._latest
+        return msgspec.structs.replace(latest, version=latest.version + self._touched)
 
     def start(self, started: float = 0.0) -> None:
         """Note that the session was started: on other nodes at `started` in seconds since the epoch, or now if it is 0.
@@ -220,9 +228,10 @@ class ProgressLog:
         self._change(state=state, finished=self._clock.now(), took=seconds, text=text, rate=rate)
 
     def touch(self) -> None:
-        """Note another change that users see. Called while no thread is at work in the session."""
-        self._change()
+        """Note another change that users see."""
+        self._touched += 1
+        self._on_change(self.latest)
 
     def _change(self, **changes: object) -> None:
-        self.latest = msgspec.structs.replace(self.latest, version=self.latest.version + 1, **changes)
+        self._latest = msgspec.structs.replace(self._latest, version=self._latest.version + 1, **changes)
         self._on_change(self.latest)

@@ -1,9 +1,7 @@
 """Contents that are read while they are written."""
 
-import contextlib
 import io
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -22,6 +20,7 @@ from dropflow.data.file import FileWriter
 from dropflow.data.streams import StreamedWriter, StreamPublisher, StreamReader
 from dropflow.errors import AppError, Interrupted, StorageError
 from dropflow.execution.content_location import Handle
+from tests.processes import descriptors, few_files
 from tests.virtual_clock import VirtualClock
 
 SECONDS = 60
@@ -92,30 +91,6 @@ def readers() -> Iterator[ThreadPoolExecutor]:
     """Threads for readers."""
     with ThreadPoolExecutor(8) as pool:
         yield pool
-
-
-@contextlib.contextmanager
-def few_files(more: int) -> Iterator[None]:
-    """Limit the number of files that this process can still open."""
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors() + 100, before[1]))
-    spare: list[int] = []
-    try:
-        with contextlib.suppress(OSError):
-            while True:
-                spare.append(os.open(os.devnull, os.O_RDONLY))
-        for _ in range(more):
-            os.close(spare.pop())
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
-        for descriptor in spare:
-            os.close(descriptor)
-
-
-def descriptors() -> int:
-    """Return the number of open files of this process."""
-    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - not a place of ours
 
 
 def all_of(folder: str, step: int = 1 << 16) -> bytes:

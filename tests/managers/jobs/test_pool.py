@@ -55,6 +55,8 @@ def test_a_node_is_asked_for_only_while_work_waits_and_all_nodes_work() -> None:
     assert _actions(PoolState(), Seen(5.0, 0, {})) == []
     assert _actions(_pool("1", "2"), Seen(5.0, 1, busy)) == [PoolAction("submit")]
     assert _actions(_pool("1", "2"), Seen(5.0, 1, busy | {"2": 0})) == []
+    assert _actions(_pool("1", "2"), Seen(5.0, 1, {"1": 2})) == [PoolAction("submit")], "node 2 is silent"
+    assert _actions(_pool("1", "2"), Seen(5.0, 1, {})) == [], "the island may be silent"
     assert _actions(state, Seen(9.0, 1, {"1": 1})) == []
     assert _actions(full, Seen(5.0, 1, {"1": 1, "2": 1, "3": 1})) == []
     assert _actions(msgspec.structs.replace(PoolState(), paused="why"), Seen(5.0, 1, {})) == []

@@ -15,6 +15,7 @@ from managers.links.inbound import ANY_PEER, Inbound
 from managers.links.probes import LinkProbe, probe_links, refused_ports
 from managers.links.send_window import LinkSettings
 from managers.messages import PROTOCOL, Handshake, HandshakeReply, Reject, StopSession, decode_packet, encode
+from tests.processes import few_files
 
 
 @pytest.fixture(scope="module")
@@ -180,6 +181,12 @@ def test_only_ports_without_a_process_are_refused() -> None:
         )
 
     assert refused == {"alive": False, "gone": True, "unknown": False}
+
+
+def test_without_descriptors_nothing_is_refused() -> None:
+    """A host counts as lost only if it refuses: a process that cannot ask it has no answer."""
+    with few_files(0):
+        assert refused_ports({"a": "tcp://127.0.0.1:1"}) == {"a": False}
 
 
 def test_nothing_to_try_takes_no_time() -> None:

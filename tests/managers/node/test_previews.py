@@ -25,6 +25,7 @@ from dropflow.testing.drawing import draw
 from managers.node.previews import ContentPreviews, PreviewLimits
 from managers.node.session_records import results
 from tests.preview.made_files import fits, npy, png, tiled, zarr
+from tests.processes import few_files
 
 pytestmark = pytest.mark.slow
 
@@ -81,6 +82,17 @@ def test_a_content_that_its_reader_fails_at_is_bad(
         previews.preview("s", _TEXT, FIRST_LOOK)
 
     assert "Traceback" in caplog.text
+
+
+def test_without_descriptors_there_are_no_previews() -> None:
+    """The reason is told, and the next request is answered."""
+    fresh = ContentPreviews()
+    with few_files(0), pytest.raises(WorldError, match="for previews can be started: Too many open files"):
+        fresh.preview("s", _TEXT, FIRST_LOOK)
+    answered = fresh.preview("s", _TEXT, FIRST_LOOK)
+    fresh.close()
+
+    assert answered == preview(BytesSource(_TEXT.body))
 
 
 def test_an_array_with_empty_chunks_is_bad(previews: ContentPreviews, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Numbers and pages that a node shows of its sessions, their drops, and its load."""
 
 import heapq
+import sys
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing
@@ -541,6 +542,23 @@ def test_a_session_takes_the_time_that_passes_though_the_clock_is_set(jump: floa
     clock.advance(10.0)
 
     assert (waiting, running, log.latest.seconds(clock.monotonic())) == (0.0, 20.0, 20.0)
+
+
+def test_no_change_of_two_threads_is_lost() -> None:
+    """The thread of a session and that of its node note changes at the same time; each makes a new version."""
+    log = ProgressLog(VirtualClock(), lambda _: None)
+    touching = threading.Thread(target=lambda: [log.touch() for _ in range(2_000)])
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        touching.start()
+        for _ in range(2_000):
+            log.start()
+    finally:
+        sys.setswitchinterval(before)
+        touching.join()
+
+    assert log.latest.version == 4_001
 
 
 @pytest.mark.parametrize(("ago", "seconds"), [(100.0, 110.0), (-3.0, 10.0)])
