@@ -111,12 +111,18 @@ def _error_of_output(error: Exception) -> Exception:
     try:
         sys.stdout.flush()
     except OSError as failed:
-        _discard_output()
+        unwritten = error_of_unwritten(failed)
         if isinstance(error, OSError) and error.errno == failed.errno:
-            return StorageError(
-                f"standard output cannot be written: {failed.strerror}", hint="make room, or write to another file"
-            )
+            return unwritten
     return error
+
+
+def error_of_unwritten(error: OSError) -> StorageError:
+    """Return the error of standard output that cannot be written, and discard what is left of it."""
+    _discard_output()
+    return StorageError(
+        f"standard output cannot be written: {error.strerror}", hint="make room, or write to another file"
+    )
 
 
 def _discard_output() -> None:
@@ -309,7 +315,10 @@ def _read_params(file: str) -> tuple[str, ...]:
     path = Path(file)
     try:
         text = path.read_text(encoding="utf-8")
-        document = json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
+        if path.suffix.lower() == ".json":
+            document = json.loads(text, parse_float=_finite, parse_constant=_finite)
+        else:
+            document = tomllib.loads(text, parse_float=_finite)
     except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         hint = "name a file with TOML such as n = 4, or with JSON and the suffix .json"
@@ -319,6 +328,13 @@ def _read_params(file: str) -> tuple[str, ...]:
             "the parameters of --params are not an object", where=file, hint='write for example {"n": 4}'
         )
     return tuple(_flat(document, ""))
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is not a finite number")
+    return number
 
 
 def _flat(values: Mapping[str, Any], prefix: str) -> Iterator[str]:

@@ -46,7 +46,7 @@ _GROUPS = {
     "Understand": {
         "explain": "Explain the state of DROP in RUN, the directory of a run or a session of a manager.",
         "replay": "Run the application DROP of RUN once more, outside of RUN, with the inputs that it had.",
-        "cache": "The result store, which 'dropflow run --reuse' takes and adds to.",
+        "cache": "The result store, which 'dropflow run --reuse' takes from and adds to.",
         "times": "Show how long attempts of RUN waited and ran, by logical node, and its critical path as executed.",
         "open": "Print an address that signs a browser in, and opens SESSION or the first page.",
     },
@@ -206,6 +206,13 @@ def main(arguments: Sequence[str] | None = None, *, begin: Callable[[], None] | 
     except click.ClickException as error:
         error.show()
         sys.exit(Exit.BAD_INPUT)
+    except OSError as caught:  # help or versions cannot be printed: a command prints its errors itself
+        from dropflow.cli.common_options import error_of_unwritten
+        from dropflow.cli.output import CommandOutput, error_reply, exit_for_error
+
+        failed = error_of_unwritten(caught)
+        CommandOutput().error(error_reply(failed))
+        sys.exit(exit_for_error(failed))
     except (KeyboardInterrupt, click.Abort):
         sys.stderr.write("interrupted\n")
         sys.exit(Exit.INTERRUPTED)

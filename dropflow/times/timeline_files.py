@@ -1,5 +1,6 @@
 """Pictures of timelines: a row for each processor or worker and a box for each attempt, as SVG."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, NamedTuple
@@ -29,6 +30,8 @@ _COLOURS = (
 _TOP, _SAMPLES = 30, 500
 _FONT_SIZE = 11
 """Pixels: the size of letters."""
+_NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that XML cannot have, and a surrogate, which UTF-8 does not have either."""
 _LINE_COLOUR, _NOTE_COLOUR = "#cccccc", "#767676"
 
 
@@ -168,19 +171,23 @@ def write_svg(picture: TimelinePicture, stream: BinaryIO) -> None:
     stream.writelines(piece.encode() for piece in _svg(picture))
 
 
+def _text(text: str) -> str:
+    return escape(_NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text))
+
+
 def _svg(picture: TimelinePicture) -> Iterator[str]:
     yield f'<svg xmlns="http://www.w3.org/2000/svg" width="{picture.width}" height="{picture.height}" '
     yield f'viewBox="0 0 {picture.width} {picture.height}" font-family="sans-serif" font-size="{_FONT_SIZE}">\n'
-    yield f'<text x="{_LEFT}" y="18">{escape(picture.title)}</text>\n'
+    yield f'<text x="{_LEFT}" y="18">{_text(picture.title)}</text>\n'
     for row in picture.rows:
-        yield f'<text x="4" y="{row.top + 11:g}">{escape(row.name)}</text>\n'
+        yield f'<text x="4" y="{row.top + 11:g}">{_text(row.name)}</text>\n'
         yield f'<line x1="{_LEFT}" y1="{row.top - 3:g}" x2="{picture.width - 20}" y2="{row.top - 3:g}" '
         yield f'stroke="{_LINE_COLOUR}"/>\n'
         if row.note:
-            yield f'<text x="{_LEFT}" y="{row.top + 11:g}" fill="{_NOTE_COLOUR}">{escape(row.note)}</text>\n'
+            yield f'<text x="{_LEFT}" y="{row.top + 11:g}" fill="{_NOTE_COLOUR}">{_text(row.note)}</text>\n'
     for box in picture.boxes:
         yield f'<rect x="{box.left:.2f}" y="{box.top:g}" width="{box.width:.2f}" height="{LANE - 2}" '
-        yield f'fill="{box.colour}"><title>{escape(box.text)}</title></rect>\n'
+        yield f'fill="{box.colour}"><title>{_text(box.text)}</title></rect>\n'
     for area in picture.areas:
         points = " ".join(f"{x:.1f},{y:.1f}" for x, y in area)
         yield f'<polygon points="{points}" fill="{_COLOURS[0]}"/>\n'

@@ -348,6 +348,18 @@ def test_values_come_from_a_file(command: Command, fill_path: Path, tmp_path: Pa
     assert (fields(out)["S.num_of_copies"], fields(out)["D.pydata"]) == (7, "me 3 $n")
 
 
+@pytest.mark.parametrize(
+    ("name", "text"), [("p.toml", "n = -inf"), ("p.json", '{"n": [NaN]}'), ("p.json", '{"n": 1e999}')]
+)
+def test_values_of_a_file_are_finite(command: Command, fill_path: Path, tmp_path: Path, name: str, text: str) -> None:
+    """JSON has no infinity: it would become null."""
+    (tmp_path / name).write_text(text)
+    status, answer = asked(command, "fill", fill_path, "--params", tmp_path / name)
+
+    assert status == 2
+    assert "is not a finite number" in answer["error"]["text"]
+
+
 def test_a_configuration_gives_values(command: Command, fill_path: Path, tmp_path: Path) -> None:
     """The configuration sets n = 8, and is noted by its name."""
     out = tmp_path / "o.graph"

@@ -82,9 +82,10 @@ def test_a_closed_standard_output_is_no_internal_error() -> None:
 
 
 @pytest.mark.slow
-def test_a_full_disk_behind_standard_output_is_told() -> None:
+@pytest.mark.parametrize("arguments", [f"info {NESTED}", "--help", "--version", "run --help"])
+def test_a_full_disk_behind_standard_output_is_told(arguments: str) -> None:
     """The message names standard output, and nothing else is printed when the process ends."""
-    command = f"{sys.executable} -m dropflow info {NESTED} >/dev/full"
+    command = f"{sys.executable} -m dropflow {arguments} >/dev/full"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, timeout=60)
 
     assert done.returncode == Exit.FAILED

@@ -21,7 +21,7 @@ from dropflow.times.executed import executed_picture, executed_trace, openteleme
 from dropflow.times.octets import RUNNING, NodeReceipts, PeerReceipts, TimesSection, pack_times, read_sections
 from dropflow.times.statistics import NodeTraffic
 from dropflow.times.timeline import analyse, statistics_of
-from dropflow.times.timeline_files import LANE, write_svg
+from dropflow.times.timeline_files import LANE, TimelinePicture, write_svg
 from dropflow.times.traffic import planned_traffic, traffic_of, uncounted_nodes
 from dropflow.web.views import traffic_grid
 from tests.graph.shapes import slice_by_place
@@ -125,6 +125,14 @@ def test_nodes_without_attempts_are_shown_with_the_reason() -> None:
     names = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
     assert {names[event["pid"]]: event["name"] for event in events if event["ph"] == "i"} == reasons
     assert {names[event["pid"]] for event in events if event["ph"] == "X"} == {"n0"}
+
+
+def test_a_picture_of_names_with_control_characters_is_xml() -> None:
+    """What XML cannot have is shown as U+FFFD."""
+    stream = BytesIO()
+    write_svg(TimelinePicture("a\0\x1b<\ud800\uffff", 1, 1, ()), stream)
+
+    assert "a\ufffd\ufffd&lt;\ufffd\ufffd<" in stream.getvalue().decode()
 
 
 def test_a_trace_is_one_that_opentelemetry_reads() -> None:

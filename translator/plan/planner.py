@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from dropflow.failure import Problem, refuse_errors
 from dropflow.graph.physical import IntColumn, PhysicalGraph
-from dropflow.graph.templates import Kind
+from dropflow.graph.templates import Kind, Template
 from translator.options import PartitionOptions
 from translator.plan.machines import Machines
 from translator.problem_codes import BAD_PARTITION, problem
@@ -54,8 +54,8 @@ def shares_of(machines: Machines) -> npt.NDArray[np.float64]:
 
 
 def check_weights(graph: PhysicalGraph) -> list[Problem]:
-    """Return PT001 for every template with a negative or infinite weight."""
-    return [
+    """Return PT001 for every template with a negative or infinite weight, or if all weights add up to infinity."""
+    problems = [
         problem(
             "PT001",
             f"the weight of {template.name!r} is {template.weight}",
@@ -65,6 +65,18 @@ def check_weights(graph: PhysicalGraph) -> list[Problem]:
         for template in graph.templates
         if not (math.isfinite(template.weight) and template.weight >= 0)
     ]
+    if not problems and graph.templates:
+        heaviest = max(graph.templates, key=_work)
+        if not math.isfinite(_work(heaviest) * max(graph.drops, len(graph.successors.neighbour))):
+            sums = f"weights of {graph.drops} drops have no finite sum"
+            text = f"the weight of {heaviest.name!r} is {heaviest.weight:g}: {sums}"
+            hint = "execution_time is in seconds, and data_volume in the unit of the graph"
+            problems.append(problem("PT001", text, where=heaviest.key, hint=hint))
+    return problems
+
+
+def _work(template: Template) -> float:
+    return template.weight * max(template.cpus, 1)
 
 
 def loads(graph: PhysicalGraph) -> Floats:

@@ -190,6 +190,16 @@ def test_all_problems_of_a_request_are_reported_together() -> None:
         partition(graph, PartitionOptions(algorithm="magic", parts=0, imbalance=-1.0))
 
 
+@pytest.mark.parametrize("algorithm", ["heft", "metis", "mysarkar"])
+def test_weights_whose_sum_is_infinite_are_refused(algorithm: str) -> None:
+    """The problem names the heaviest node."""
+    templates = [msgspec.structs.replace(template, weight=1e308) for template in scatter(20).templates]
+    graph = replace(scatter(20), templates=tuple(templates))
+
+    with pytest.raises(BadGraphError, match=r"PT001 .* 1e\+308: weights of \d+ drops have no finite sum"):
+        partition(graph, PartitionOptions(algorithm=algorithm, parts=2))
+
+
 @pytest.mark.parametrize("call", [dropflow.translate, dropflow.run])
 def test_no_parts_are_refused_in_python_too(call: Callable[..., object]) -> None:
     """0 is not taken for a graph that is not to be partitioned."""
