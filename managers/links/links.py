@@ -43,8 +43,7 @@ class Links:
     key : ClusterKey or None
         Encrypts the connections and authenticates both ends.
     on_message : callable
-        Takes each `ReceivedMessage`, once and in the order of its sender. Called in the links' thread; must not block
-        (see `ReceivedMessage.hold`).
+        Takes each `ReceivedMessage`, once and in the order of its sender. Called in the links' thread; must not block.
     on_change : callable
         Takes each `LinkChange`. Called in the links' thread too.
     open_content : callable

@@ -175,7 +175,8 @@ def test_the_doctor_reports_a_firewall_between_two_other_nodes(hosts: Hosts) -> 
     assert ill == 1
     (finding,) = after.findings
     assert finding.where == nodes[0].ready["url"]
-    assert finding.text == f"node a cannot reach the links of node b at {links}: it does not answer within 2 s"
+    text = f"node a cannot reach the links of node b at {links}: it does not answer within "
+    assert finding.text.startswith(text)  # and the seconds that were left for it
     assert "firewall" in finding.hint
     assert after.notes == ("links between nodes: 1 of 2 connections succeeded",)
 

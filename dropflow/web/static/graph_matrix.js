@@ -18,7 +18,7 @@ export class Matrix {
     let x = 0;
     let y = 0;
     let high = 0;
-    this.width = Math.max(WIDTH, ...columns);
+    this.width = columns.reduce((most, count) => Math.max(most, count), WIDTH);
     for (const box of order) {
       if (x + columns[box] > this.width) {
         x = 0;

@@ -55,6 +55,7 @@ async function login(asked) {
   }
   wait.hidden = true;
   form.hidden = false;
+  form.elements.token?.focus();
   if (door) door.hidden = !door.dataset.door;
 }
 
