@@ -312,7 +312,7 @@ class HttpTransport:
         if status < http.client.BAD_REQUEST:
             text = f"it redirects to {response.getheader('Location', '')[:200]!r}"
             hint = "managers do not: give the address of the manager itself, or one for which a proxy asks no sign-in"
-            return HttpError(status, text, where=self.url, hint=hint)
+            return ProtocolError(text, where=self.url, hint=hint)
         with suppress(msgspec.DecodeError, UnicodeDecodeError):
             body = msgspec.json.decode(data)
         error = from_body(status, body)
