@@ -9,6 +9,7 @@ Slurm is used with ``srun``, Grid Engine with ``qrsh -inherit``; PBS with ``pbsd
 
 import getpass
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -20,7 +21,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from dropflow.errors import BadFileError, BatchSystemError, DropflowError, JobRefusedError, MissingDependencyError
+from dropflow.errors import (
+    BadFileError,
+    BatchSystemError,
+    DropflowError,
+    JobRefusedError,
+    MissingDependencyError,
+    UsageError,
+)
 from dropflow.version import __version__
 from managers.jobs.job_directory import JobDirectory, JobRequest, seconds_of_time
 
@@ -28,6 +36,9 @@ _CALL_SECONDS = 60.0
 """Seconds after which a command of the batch system is stopped, and counts as failed."""
 _SECRETS = ("DROPFLOW_TOKEN", "DROPFLOW_URL")
 """Variables of the user that a batch system would otherwise keep, and show to its administrators."""
+_NUMBER = re.compile(r"[0-9]+(\[\])?(\.\S+)?(;.*)?")
+"""What is printed of a job: its number, the server of PBS after a dot, the cluster of Slurm after a semicolon."""
+_PLAIN_PATH = re.compile(r"[^\s%'\"`$\\]+")
 _SLURM_OVER = (
     *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED"),
     *("REVOKED", "TIMEOUT"),
@@ -187,9 +198,12 @@ class BatchSystem(NamedTuple):
             This host has no such command.
         """
         answer = _call([*self.submit, *arguments, str(script)], what="the job was refused", refusal=JobRefusedError)
-        if not answer.strip():
-            raise BatchSystemError(f"{self.submit[0]} printed no number of the job", hint="look whether it is queued")
-        return answer.strip().splitlines()[-1].partition(";")[0]
+        # A site's wrapper of the command may greet before and after it.
+        numbers = [line for line in map(str.strip, answer.splitlines()) if _NUMBER.fullmatch(line)]
+        if not numbers:
+            text = f"{self.submit[0]} printed no number of the job, but {answer.strip()[-200:]!r}"
+            raise BatchSystemError(text, hint="look whether it is queued")
+        return numbers[-1].partition(";")[0]
 
     def states_of_jobs(self, jobs: Iterable[str]) -> dict[str, JobState]:
         """Return the states of those of `jobs` that the batch system still knows.
@@ -325,7 +339,19 @@ def _named(forms: Sequence[str], request: JobRequest, facility: Facility, output
 
     The walltime is as Slurm has it, where a plain number is minutes, or `time`. Names of jobs begin with a letter, as
     Grid Engine demands.
+
+    Raises
+    ------
+    UsageError
+        The path of the output has a character that batch systems take for something else.
     """
+    if not _PLAIN_PATH.fullmatch(str(output)):
+        raise UsageError(
+            "a job cannot write its output there: batch systems take blanks, quotes, %, $ and backslashes in paths for "
+            "something else",
+            where=str(output),
+            hint="give another --directory, and a pool another --name",
+        )
     name = "".join(sign if (sign.isascii() and sign.isalnum()) or sign in "-_." else "-" for sign in request.session)
     name = (name if name[:1].isalpha() else f"dropflow-{name}".rstrip("-"))[:60]
     given = (name, time or facility.time, facility.partition, facility.account, str(output))

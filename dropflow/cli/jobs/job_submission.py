@@ -132,11 +132,12 @@ def _submit(job: JobDirectory, order: JobOrder) -> str:
         if state is not None and not state.is_over:
             hint = f"wait for its end, or end it with '{' '.join((*system.cancel, earlier))}'"
             raise ConflictError(f"job {earlier} is {state.word} in this directory", where=str(job.path), hint=hint)
-    job.write(request)
-    if before is None:
-        job.write_text(job.output, "")
-    job.write_text(job.script, job_script(system, job, request, order.site))
     try:
+        script = job_script(system, job, request, order.site)
+        job.write(request)
+        if before is None:
+            job.write_text(job.output, "")
+        job.write_text(job.script, script)
         number = system.submit_job(job.script, order.arguments)
     except DropflowError:
         if before is None:

@@ -138,8 +138,9 @@ def add_pool(
         results="",
         is_pool=True,
     )
+    script = job_script(SYSTEMS[system], job, request, site)
     if dry_run:
-        output.answer(ScriptReply(script=job_script(SYSTEMS[system], job, request, site)))
+        output.answer(ScriptReply(script=script))
         return Exit.FINISHED
     if manager.tunnel is not None:
         raise UsageError("a pool cannot use an island through ssh", where="--to", hint="add it on the login node")
@@ -164,7 +165,7 @@ def add_pool(
     job.write(request)
     job.write_text(job.key, content)
     job.write_text(job.output, "")
-    job.write_text(job.script, job_script(SYSTEMS[system], job, request, site))
+    job.write_text(job.script, script)
     job.write_text(path / "pool.json", msgspec.json.encode(order).decode())
     job.write_text(path / "state.json", msgspec.json.encode(PoolFacts()).decode())
     job.write_text(path / "wanted", "on")

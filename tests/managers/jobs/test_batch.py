@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dropflow.errors import BatchSystemError
+from dropflow.errors import BatchSystemError, UsageError
 from managers.jobs.batch import SYSTEMS, Facility
 from managers.jobs.job_directory import JobRequest
 
@@ -32,15 +32,35 @@ def test_jobs_of_pbs_are_known_although_their_ids_are_cut(tmp_path: Path, monkey
     assert {job: state.word for job, state in states.items()} == {jobs[0]: "RUNNING", jobs[1]: "PENDING"}
 
 
-def test_a_batch_system_that_tells_no_number_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job without a number could be neither watched nor cancelled."""
-    sbatch = tmp_path / "sbatch"
-    sbatch.write_text("#!/bin/sh\necho\n")
+def _print_by_sbatch(text: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sbatch = path / "sbatch"
+    sbatch.write_text(f"#!/bin/sh\necho '{text}'\n")
     sbatch.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("PATH", f"{path}:/usr/bin:/bin")
+
+
+@pytest.mark.parametrize("text", ["", "Welcome to cluster X"])
+def test_a_batch_system_that_tells_no_number_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    """A job without a number could be neither watched nor cancelled."""
+    _print_by_sbatch(text, tmp_path, monkeypatch)
 
     with pytest.raises(BatchSystemError, match="sbatch printed no number of the job"):
         SYSTEMS["slurm"].submit_job(tmp_path / "job.sh", ())
+
+
+@pytest.mark.parametrize(
+    ("printed", "number"),
+    [("17", "17"), ("17;gpu", "17"), ("17.server-1", "17.server-1"), ("17[].server", "17[].server")],
+)
+def test_the_number_of_a_job_is_found_between_greetings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: str, number: str
+) -> None:
+    """Wrappers of sites print lines before and after it."""
+    _print_by_sbatch(f"Welcome to cluster X\n\n  {printed}\nHave a nice day", tmp_path, monkeypatch)
+
+    assert SYSTEMS["slurm"].submit_job(tmp_path / "job.sh", ()) == number
 
 
 @pytest.mark.parametrize(
@@ -83,3 +103,13 @@ def test_names_of_jobs_are_those_that_batch_systems_take(session: str, name: str
     request = JobRequest(system="sge", session=session, nodes=1, seconds=0, margin=0, goes_on=False, results="")
 
     assert f"-N {name}" in SYSTEMS["sge"].directives(request, Facility(), Path("log"))
+
+
+@pytest.mark.parametrize("system", ["slurm", "pbs", "sge"])
+@pytest.mark.parametrize("directory", ["my jobs", 'a"b', "it's", "50%", "$HOME", "a\\b"])
+def test_a_path_that_batch_systems_misread_is_refused_before_a_job_is_submitted(system: str, directory: str) -> None:
+    """They would write the output elsewhere, or refuse a directive with a text that does not tell why."""
+    request = JobRequest(system=system, session="s", nodes=1, seconds=0, margin=0, goes_on=False, results="")
+
+    with pytest.raises(UsageError, match="batch systems take"):
+        SYSTEMS[system].directives(request, Facility(), Path("/home/user", directory, "output.log"))
