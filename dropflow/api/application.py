@@ -398,7 +398,7 @@ class _Refusals:
         self._logged: set[tuple[str, str]] = set()
 
     def log(self, error: DropflowError) -> None:
-        """Log the refusal, unless the same address had the same one in this interval; count those that are left out."""
+        """Log a refusal once in an interval for each address and reason; the next line has the number of the others."""
         request = bottle.request
         client = str(request.environ.get("REMOTE_ADDR"))
         with self._lock:
