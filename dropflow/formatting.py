@@ -141,12 +141,17 @@ def single_line(text: str, max_length: int = _LINE_CHARACTERS) -> str:
     return "".join(_printable(letter) for letter in text)
 
 
+def with_plain_lines(text: str) -> str:
+    """Return a text whose lines end as Python has them. Browsers post them in another way, whatever they were."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
 def printable(text: str) -> str:
     r"""Return foreign text for a terminal: line ends and tabs stay, other control characters become ``\x1b``.
 
     Otherwise the text of a log could move the cursor, overwrite what was printed, or send commands to the terminal.
     """
-    return text.replace("\r\n", "\n").replace("\r", "\n").translate(_CONTROLS)
+    return with_plain_lines(text).translate(_CONTROLS)
 
 
 def _printable(letter: str) -> str:

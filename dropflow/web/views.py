@@ -81,11 +81,6 @@ class FormField(msgspec.Struct, frozen=True, kw_only=True):
     is_required: bool = False
 
 
-def with_plain_lines(text: str) -> str:
-    """Return a text whose lines end as Python has them: browsers post them in another way, whatever they were."""
-    return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
 class Group(msgspec.Struct, frozen=True):
     """Drops that are shown as one: style, word, names of the states, and their numbers in `DropCounts`.
 

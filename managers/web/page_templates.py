@@ -10,7 +10,7 @@ from dropflow.api.drop_records import FIRST_PAGE, DropQuery, PageQuery
 from dropflow.api.node_records import ManagerInfo, cores_of_hosts
 from dropflow.api.routes import Request, Response
 from dropflow.api.session_records import FailureInfo
-from dropflow.formatting import DASH, format_quantity
+from dropflow.formatting import DASH, format_quantity, with_plain_lines
 from dropflow.graph.drop_counts import failed_words
 from dropflow.preview.source import FIRST_LOOK, PreviewQuery
 from dropflow.web.cause_groups import causes
@@ -28,7 +28,6 @@ from dropflow.web.views import (
     state_style,
     state_word,
     traffic_grid,
-    with_plain_lines,
 )
 from managers.web.views import FIRST_DROP_PAGE, RUN_AGAIN, TRY_AGAIN, DropPageQuery, ManagerView, session_actions
 

@@ -22,6 +22,7 @@ from dropflow.api.requests import DEFAULT_STATISTICS, ResumeRequest, RetryReques
 from dropflow.api.routes import FORM, LONGEST_FORM_BYTES, Request, Response, Route, posted_fields
 from dropflow.api.session_records import SessionDetail
 from dropflow.errors import AmbiguousError, ConflictError, NotFoundError
+from dropflow.formatting import with_plain_lines
 from dropflow.preview.source import PICTURE_LIMIT, PreviewQuery, picture_type
 from dropflow.states import STATUSES
 from dropflow.times.executed import executed_picture, executed_trace
@@ -40,7 +41,7 @@ from dropflow.web.frame import (
 )
 from dropflow.web.known_servers import KnownServers, hop_url
 from dropflow.web.report import report_page, session_report
-from dropflow.web.views import VALUE, with_plain_lines
+from dropflow.web.views import VALUE
 from managers.state_hub import StateHub
 from managers.web.logs import read_start
 from managers.web.page_templates import (

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from dropflow.failure import Problem
-from dropflow.formatting import few
+from dropflow.formatting import few, with_plain_lines
 from dropflow.session_options import AnnotatedField, SubmitOptions, meta_of
-from dropflow.web.views import VALUE, FormField, with_plain_lines
+from dropflow.web.views import VALUE, FormField
 from translator.options import DEFAULT_ALGORITHM
 from translator.parameters import TemplateForm, value_text
 from translator.plan.registry import ALGORITHMS
