@@ -361,8 +361,12 @@ class StreamedInput(AttemptInput):
             content = self._wait()
             path = self._own_path(Path(content.final or self.name).name)
             with self.reader() as reader, storage_errors("read", content.location):
-                _keep(reader.descriptor, path)
-            self._path = self._copied(path) if self.is_private else path
+                is_shared = _linked(reader.descriptor, path)
+            if self.is_private:
+                path = self._copied(path)
+            elif is_shared:
+                self._seen = _files_of(path)
+            self._path = path
         return self._path
 
     @property
@@ -382,10 +386,19 @@ class StreamedInput(AttemptInput):
         return self._end
 
 
-def _keep(descriptor: int, path: Path) -> None:
-    """Link an open file to `path`: its present name disappears when the content is committed."""
+def _linked(descriptor: int, path: Path) -> bool:
+    """Link an open file to `path`, or copy it: its present name disappears when the content is committed.
+
+    Returns
+    -------
+    bool
+        Whether it is a link. On another file system it is a copy.
+    """
     try:
-        os.link(f"/proc/self/fd/{descriptor}", path, follow_symlinks=True)
+        # With a descriptor, the system follows the link in /proc to the file; without one, it would link that link.
+        os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor, follow_symlinks=True)
     except OSError:
         with open(descriptor, "rb", closefd=False) as stream, path.open("wb") as copy:
             shutil.copyfileobj(stream, copy)
+        return False
+    return True

@@ -19,7 +19,7 @@ from dropflow.graph.templates import Kind, Link, Template
 from dropflow.runners.executor import LocalExecutor
 from dropflow.states import DropState
 
-APP, IN, OUT = 0, 1, 2
+APP, IN, OUT, PRODUCER = 0, 1, 2, 3
 DROPS = {
     "memory": "dlg.data.drops.memory.InMemoryDROP",
     "file": "dlg.data.drops.file.FileDROP",
@@ -49,8 +49,9 @@ class Bench:
             Template(key="a", name="a", kind=Kind.APP),
             Template(key="i", name="i", kind=Kind.DATA, component=DROPS["memory"]),
             Template(key="o", name="o", kind=Kind.DATA, component=DROPS[target]),
+            Template(key="p", name="p", kind=Kind.APP),
         )
-        links = (Link(source=IN, target=APP), Link(source=APP, target=OUT))
+        links = (Link(source=IN, target=APP), Link(source=APP, target=OUT), Link(source=PRODUCER, target=IN))
         self.executor = LocalExecutor(
             ExecutorSpec(session="s", directory=str(directory), templates=templates, links=links)
         )
@@ -235,3 +236,31 @@ def test_streams_of_the_same_name_have_files_of_their_own(bench: Bench) -> None:
 
     assert result.failure is None
     assert seen == [file.read_bytes() for file in files] == [b"content 0", b"content 1"]
+
+
+def _ended_stream(bench: Bench) -> tuple[Path, Handle]:
+    """A file, and the stream that has written it."""
+    file = bench.tmp / "grown"
+    file.write_bytes(b"content")
+    publisher = StreamPublisher(f"{bench.tmp}/0.stream", str(file), lambda: None)
+    publisher.end(Handle(kind="shm", location=str(file), size=7))
+    return file, Handle(kind="stream", location=f"{bench.tmp}/0.stream")
+
+
+def test_a_streamed_input_is_read_by_path_without_a_copy(bench: Bench) -> None:
+    """The path of a streamed input is another name of its file, as long as both are on one file system."""
+    file, stream = _ended_stream(bench)
+    same: list[bool] = []
+    result = bench.run(lambda context: same.append(context.inputs[0].path.samefile(file)), stream)
+
+    assert result.failure is None
+    assert same == [True]
+
+
+def test_a_streamed_input_must_not_be_changed(bench: Bench) -> None:
+    """As with all inputs: an application that changes the file at the path of its input fails."""
+    _, stream = _ended_stream(bench)
+    result = bench.run(lambda context: context.inputs[0].path.write_bytes(b"something else"), stream)
+
+    assert result.failure is not None
+    assert "was changed while it was read" in str(result.failure)
