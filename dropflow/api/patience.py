@@ -70,7 +70,7 @@ class PatientClient:
         Returns a connection. It looks the credentials up again, because a manager that was started again has another
         token.
     seconds : float
-        For how long one request is repeated.
+        For how long one request is repeated; with 0, it is not.
     clock : Clock, optional
         Which measures that time.
     pause : float
@@ -111,7 +111,7 @@ class PatientClient:
             try:
                 return request(self.client)
             except DropflowError as error:
-                if not may_recover(error):
+                if not (self._seconds and may_recover(error)):
                     raise
                 patience.begin()
                 if patience.is_over:

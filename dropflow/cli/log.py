@@ -3,6 +3,7 @@
 import codecs
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ import msgspec
 
 from dropflow.api.logs import LEVELS, LOG_START
 from dropflow.cli import candidates
-from dropflow.cli.common_options import connection_options, output_options
+from dropflow.cli.common_options import connection_options, output_options, patience_option
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.cli.run_or_session import is_run_directory, refuse_without_run
@@ -22,8 +23,8 @@ from dropflow.formatting import printable
 from dropflow.submission.options import ConnectionOptions
 
 if TYPE_CHECKING:
-    from dropflow.api.client import Client
     from dropflow.api.logs import LogLine, LogPage, LogQuery
+    from dropflow.api.patience import PatientClient
 
 _PAGE_LINES = 2000
 """Lines of a page of a log that is read at once."""
@@ -65,6 +66,7 @@ class LogRecordsReply(msgspec.Struct, frozen=True, kw_only=True):
 @click.argument("run", metavar="[RUN]", required=False, shell_complete=candidates.runs)
 @click.argument("drop", metavar="[DROP]", required=False, shell_complete=candidates.drops)
 @connection_options
+@patience_option
 @click.option("-f", "--follow", is_flag=True, help="Print new lines as they are written, until the session is over.")
 @click.option(
     "--text", "--search", "text", default="", metavar="TEXT", help="Only lines with this text, ignoring case."
@@ -97,6 +99,7 @@ def log_command(
     output: CommandOutput,
     *,
     manager: ConnectionOptions,
+    patience: float,
     run: str | None,
     drop: str | None,
     of_manager: str,
@@ -115,6 +118,7 @@ def log_command(
     too. With --output json, the answer has each line as a record; with --follow, too, each record is an object on a
     line of its own, printed as it comes. Exit status 1 if a node did not answer: its lines are missing. With --manager
     NAME and without RUN, print what that manager wrote to its own log; --follow prints new lines until Ctrl-C.
+    While the manager is away, --follow asks it again (see --patience).
     """
     from dropflow.api.logs import LogQuery
 
@@ -139,11 +143,23 @@ def log_command(
             if node:
                 raise UsageError(f"--node is for sessions: {run} is the directory of a run", hint="leave it out")
             return printed(_RunLog(run))
-    with manager.connect() as client:
+    with closing(_connected(manager, patience if follow else 0.0)) as client:
         if run is not None:
             return printed(_SessionLog(client, run))
         own = msgspec.structs.replace(query, node="")
         return _print_log(output, _ManagerLog(client, of_manager), own, last, follow=follow, with_drop=True)
+
+
+def _connected(manager: ConnectionOptions, patience: float) -> "PatientClient":
+    """Return a client that asks a manager that is away again; a wrong address or credential is reported now."""
+    from dropflow.api.operations import INFO
+    from dropflow.api.patience import PatientClient
+    from dropflow.submission.connection import connect_to, manager_url
+
+    client = PatientClient(partial(connect_to, manager_url(manager), manager), seconds=patience)
+    if patience:
+        client.client.call(INFO)
+    return client
 
 
 class _RunLog:
@@ -183,39 +199,39 @@ class _RunLog:
 class _SessionLog:
     """The log of a session."""
 
-    def __init__(self, client: "Client", session: str) -> None:
+    def __init__(self, client: "PatientClient", session: str) -> None:
         self.whose = {"session": session}
         self._client = client
         self._session = session
 
     def page(self, query: "LogQuery") -> "LogPage":
         """Return a page of it."""
-        return self._client.session_log(self._session, query)
+        return self._client.ask(lambda client: client.session_log(self._session, query))
 
     def is_over(self) -> bool:
         """Return whether no more lines can come."""
-        return self._client.session(self._session).is_over
+        return self._client.ask(lambda client: client.session(self._session)).is_over
 
     def oid(self, drop: str) -> str:
         """Return the text id of a drop."""
-        return self._client.drop(self._session, drop).oid
+        return self._client.ask(lambda client: client.drop(self._session, drop)).oid
 
     def chunks(self, drop: str) -> Iterable[bytes]:
         """Return the log of a drop."""
-        return self._client.log(self._session, drop).chunks
+        return self._client.ask(lambda client: client.log(self._session, drop)).chunks
 
 
 class _ManagerLog:
     """The log of a manager."""
 
-    def __init__(self, client: "Client", name: str) -> None:
+    def __init__(self, client: "PatientClient", name: str) -> None:
         self.whose = {"manager": name}
         self._client = client
         self._name = name
 
     def page(self, query: "LogQuery") -> "LogPage":
         """Return a page of it."""
-        return self._client.manager_log(self._name, query)
+        return self._client.ask(lambda client: client.manager_log(self._name, query))
 
     def is_over(self) -> bool:
         """Return False: more lines can always come."""

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from dropflow.api.drop_records import DropQuery
-from dropflow.api.logs import LogLine, LogPage
+from dropflow.api.logs import LogLine, LogPage, LogQuery
 from dropflow.api.node_records import NodeInfo
 from dropflow.api.requests import DrainRequest
 from dropflow.api.session_records import UserUse
@@ -406,6 +406,29 @@ def test_following_ends_with_the_session(ask: Command, manager: FakeManager) -> 
 
     assert answer.status == 0
     assert [msgspec.json.decode(line)["text"] for line in answer.out.splitlines()] == ["one", "two"]
+
+
+def test_following_goes_on_while_the_manager_is_away(
+    ask: Command, manager: FakeManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A manager that answered is asked again, for the patience of the user; without --follow it is not."""
+    manager.print_lines("finished", _lines("one", "two"))
+    answers, is_away = manager.session_log, [True, True]
+
+    def answer_later(session: str, query: LogQuery) -> LogPage:
+        if is_away:
+            is_away.pop()
+            raise LinkError("it is away")
+        return answers(session, query)
+
+    monkeypatch.setattr(manager, "session_log", answer_later)
+
+    assert ask("log", "finished").status == 3
+    assert ask("log", "finished", "--follow", "--patience", "0").status == 3
+    assert not is_away
+    is_away += [True, True]
+    assert ask("log", "finished", "--follow").out.decode().split()[-1] == "two"
+    assert not is_away
 
 
 @pytest.mark.slow
