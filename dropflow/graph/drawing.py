@@ -12,9 +12,11 @@ import numpy.typing as npt
 
 from dropflow.graph.order import levels
 from dropflow.graph.physical import IntColumn, PhysicalGraph
+from dropflow.graph.templates import Template
 
 Grouping = Literal["construct", "template", "node", "island", "part"]
 
+_Path = tuple[tuple[str, int], ...]
 _OPEN_BOXES = 400
 """A construct with more instances than this is closed at first, or has boxes of ranges if it is in no other one."""
 _MOST_BOXES = 3000
@@ -114,16 +116,15 @@ def boxes_by_construct(graph: PhysicalGraph, wanted: Mapping[int, bool] | None =
         Whether a construct is open, by its row in `Boxes.constructs`. The others are open if they have few instances.
     """
     wanted = wanted or {}
-    constructs, shapes = _constructs(graph, wanted)
-    rows = {construct.path: row for row, construct in enumerate(constructs)}
+    constructs, shapes, rows = _constructs(graph, wanted)
     # Per template: the construct of its boxes, drops per box instance, and the first number of those boxes.
     labels: list[str] = []
     owners: list[int] = []
     stride, block, bases = [], [], []
-    base: dict[str, int] = {}
+    base: dict[int | str, int] = {}
     for template in graph.templates:
-        row, depth = _shown([axis.construct for axis in template.axes], constructs, rows)
-        key = f"/{constructs[row].path}" if row >= 0 else f" {template.key}"
+        row, depth = _shown(_path_of(template), constructs, rows)
+        key = row if row >= 0 else template.key
         sizes = template.shape
         split = prod(sizes[:depth])
         ranged = _round(split / (_MOST_BOXES if depth > 1 or row in wanted else _OPEN_BOXES))
@@ -170,32 +171,38 @@ def boxes_by_place(graph: PhysicalGraph, names: Sequence[str] = ()) -> Boxes:
     return _compressed(column, labels, np.full(len(labels), -1, dtype=np.int32), ())
 
 
-def _constructs(graph: PhysicalGraph, wanted: Mapping[int, bool]) -> tuple[list[Construct], list[tuple[int, ...]]]:
-    """Return all constructs around templates, the outer ones first, and the sizes of their index spaces."""
-    paths: dict[tuple[str, ...], tuple[str, str, tuple[int, ...]]] = {}
+def _path_of(template: Template) -> _Path:
+    """Return the constructs around a template. In graphs of other programs, they differ by their sizes alone."""
+    return tuple((axis.construct, axis.size) for axis in template.axes)
+
+
+def _constructs(
+    graph: PhysicalGraph, wanted: Mapping[int, bool]
+) -> tuple[list[Construct], list[tuple[int, ...]], dict[_Path, int]]:
+    """Return all constructs around templates, the outer ones first, the sizes of their index spaces, and their rows."""
+    paths: dict[_Path, tuple[str, str, tuple[int, ...]]] = {}
     for template in graph.templates:
         for depth, axis in enumerate(template.axes, 1):
-            path = tuple(part_axis.construct for part_axis in template.axes[:depth])
-            paths.setdefault(path, (axis.name, axis.kind, template.shape[:depth]))
+            paths.setdefault(_path_of(template)[:depth], (axis.name, axis.kind, template.shape[:depth]))
     order = sorted(paths, key=len)
     rows = {path: row for row, path in enumerate(order)}
     constructs: list[Construct] = []
     for path in order:
         name, kind, shape = paths[path]
-        parent, instances, text = rows.get(path[:-1], -1), prod(shape), "/".join(path)
+        parent, instances, text = rows.get(path[:-1], -1), prod(shape), "/".join(id_ for id_, _ in path)
         is_open = wanted.get(len(constructs), parent < 0 or instances <= _OPEN_BOXES)
         is_open = is_open and (parent < 0 or constructs[parent].is_open)
         constructs.append(
             Construct(path=text, name=name, kind=kind, parent=parent, instances=instances, is_open=is_open)
         )
-    return constructs, [paths[path][2] for path in order]
+    return constructs, [paths[path][2] for path in order], rows
 
 
-def _shown(path: Sequence[str], constructs: Sequence[Construct], rows: Mapping[str, int]) -> tuple[int, int]:
+def _shown(path: _Path, constructs: Sequence[Construct], rows: Mapping[_Path, int]) -> tuple[int, int]:
     """Return the construct in whose boxes the drops at a path are, and how many of its levels tell its boxes apart."""
     row, depth = -1, 0
     for count in range(1, len(path) + 1):
-        construct = rows["/".join(path[:count])]
+        construct = rows[path[:count]]
         if not constructs[construct].is_open:
             return (construct, 0) if row < 0 else (row, depth)
         row, depth = construct, count

@@ -185,16 +185,16 @@ def draw_logical(graph: PhysicalGraph) -> LogicalDrawing:
 def _tree(graph: PhysicalGraph) -> tuple[_Block, list[list[_Block]]]:
     """Return the block of the whole graph, and for each template the blocks around it and its own, outermost first."""
     whole = _Block()
-    known: dict[tuple[str, ...], _Block] = {(): whole}
+    known: dict[tuple[tuple[str, int], ...], _Block] = {(): whole}
     path_of: list[list[_Block]] = []
     for row, template in enumerate(graph.templates):
-        path: tuple[str, ...] = ()
+        path: tuple[tuple[str, int], ...] = ()
         blocks = []
         for axis in template.axes:
             if axis.kind in _WITHOUT_FRAME:
                 continue
             around = known[path]
-            path = (*path, axis.construct)
+            path = (*path, (axis.construct, axis.size))  # in graphs of other programs, the size alone tells them apart
             if path not in known:
                 known[path] = _Block(name=axis.name, kind=axis.kind, size=axis.size)
                 around.inside.append(known[path])

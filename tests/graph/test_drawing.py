@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.graph.build import GraphBuilder, from_columns
+from dropflow.graph.daliuge_read import read_pg
 from dropflow.graph.drawing import (
     Drawing,
     Grouping,
@@ -107,6 +108,23 @@ def test_the_other_kinds_of_boxes() -> None:
     assert boxes_by_place(graph, ("x", "y", "x")).labels == ("x", "y")
     counts = np.bincount(boxes_by_place(graph, ("x", "y", "x")).box)
     assert counts.tolist() == [int((graph.part != 1).sum()), int((graph.part == 1).sum())]
+
+
+def test_copies_of_other_programs_are_drawn_by_their_number() -> None:
+    """Lists of drops have no names of constructs: nodes with as many copies share boxes and a frame, others do not."""
+    copies = (("A", 3), ("B", 7), ("C", 3))
+    document = [
+        {"oid": f"{key}{at}", "iid": f"0-{at}", "lg_key": key, "categoryType": "Data", "category": "Memory"}
+        for key, count in copies
+        for at in range(count)
+    ]
+    graph = read_pg(document, name="drops")
+
+    drawing = draw(graph)
+
+    assert drawing.boxes.box.tolist() == [*range(10), 0, 1, 2]
+    assert pack_drawing(graph, drawing)
+    assert [frame.size for frame in draw_logical(graph).frames] == [3, 7]
 
 
 def test_drops_that_each_have_a_logical_node_are_together_by_level() -> None:
