@@ -186,7 +186,7 @@ class StreamOffer:
     def __init__(self, reader: StreamReader) -> None:
         self.reader = reader
         self.descriptor = reader.wake_fd
-        """Readable when the stream has grown."""
+        """Readable when the stream has grown; -1 once nothing watches it."""
         # Guards the number of the open file: the thread that serves content reads while the session's thread completes
         # or ends the offer. A queue would make the session wait for a disk.
         self._lock = threading.Lock()
@@ -436,8 +436,8 @@ class NodeStreams:
         return offer
 
     def _unwatch(self, offer: StreamOffer) -> None:
-        if self._file_watcher is not None:
-            self._file_watcher.unwatch(offer.descriptor)
+        self._file_watcher.unwatch(offer.descriptor)
+        offer.descriptor = -1  # another stream may get the number
 
     def _on_growth(self, drop: int, reader: StreamReader) -> None:
         reader.clear()

@@ -1,11 +1,13 @@
 """Streams between nodes: invalid events, random graphs, offers, and the thread that watches files."""
 
 import os
+import queue
 import threading
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -15,6 +17,7 @@ from dropflow.clock import SystemClock
 from dropflow.data import streams
 from dropflow.data.file import FileWriter
 from dropflow.data.streams import StreamedWriter, StreamReader
+from dropflow.data.workspace import Workspace
 from dropflow.errors import GoneError, StorageError
 from dropflow.execution.content_location import Handle
 from dropflow.execution.session import Session
@@ -29,7 +32,7 @@ from managers.links import WantedContent
 from managers.messages import Events, StreamUpdate
 from managers.node.downloads import content_download
 from managers.node.manager import NodeManager
-from managers.node.stream_copies import FileWatcher, StreamOffer
+from managers.node.stream_copies import FileWatcher, NodeStreams, StreamOffer
 from tests.managers.node.conftest import Cluster, until
 from tests.streaming_graphs import content, line, random_graph, scattered, settled, unstreamed
 
@@ -281,6 +284,57 @@ def test_a_lost_file_and_an_ended_offer_are_errors(made: Made, tmp_path: Path) -
     offer.complete(_moved(part.finish(), tmp_path / "part"))
     with pytest.raises(GoneError, match="written"):
         offer.read(0, 1)
+
+
+class _Grown:
+    """Links that note the drops whose contents have grown."""
+
+    def __init__(self) -> None:
+        self.drops: queue.SimpleQueue[int] = queue.SimpleQueue()
+
+    def content_grew(self, session: str, drop: int) -> None:
+        """Note a drop."""
+        del session
+        self.drops.put(drop)
+
+    def close_content(self, session: str, drop: int | None = None) -> None:
+        """Do nothing."""
+
+
+def test_a_stream_is_watched_after_a_complete_one_is_withdrawn(tmp_path: Path, file_watcher: FileWatcher) -> None:
+    """The next stream may have the number of the descriptor that a complete one had; its growth is announced."""
+    opened: list[Handle] = []
+    parts = [
+        StreamedWriter(
+            FileWriter(str(tmp_path / name)), str(tmp_path / f"{name}.s"), opened.append, lambda: None, SystemClock()
+        )
+        for name in "ab"
+    ]
+    links = _Grown()
+    streams_ = NodeStreams(
+        "s",
+        Workspace(str(tmp_path), "s"),
+        links=cast(Any, links),
+        pool=cast(Any, None),
+        file_watcher=file_watcher,
+        receipts=cast(Any, None),
+        clock=SystemClock(),
+    )
+    for drop, part in enumerate(parts):
+        part.write(b"0123")
+        streams_.offer(drop, 1, -1, opened[drop])
+        if not drop:
+            streams_.complete(drop, part.finish())
+    streams_.withdraw(0)
+    while not links.drops.empty():
+        links.drops.get()
+    parts[1].write(b"45")
+
+    grown = links.drops.get(timeout=SECONDS)
+    parts[1].finish()
+    streams_.close()
+
+    assert grown == 1
 
 
 def _moved(handle: Handle, path: Path) -> Handle:
