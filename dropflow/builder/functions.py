@@ -15,7 +15,7 @@ import textwrap
 import types
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
 
 from dropflow.apps.parameters import COMMON_APP, ENVIRONMENT_PARAMETERS
 from dropflow.builder.draft import DraftNode, type_name
@@ -84,6 +84,14 @@ def import_path(function: Callable[..., Any]) -> str:
     return name if module == "builtins" else f"{module}.{name}"
 
 
+class _WrittenModule(NamedTuple):
+    """The module that is written: lines and functions by the names that they define, and what names stand for."""
+
+    lines: dict[str, str]
+    functions: dict[str, str]
+    values: dict[str, Any]
+
+
 def code_of(*wanted: types.FunctionType) -> str:
     """Return the source of a module that defines functions.
 
@@ -92,12 +100,11 @@ def code_of(*wanted: types.FunctionType) -> str:
     UsageError
         The source of one is not known, or it uses something that cannot be written into the module.
     """
-    lines: dict[str, str] = {}
-    functions: dict[str, str] = {}
+    module = _WrittenModule({}, {}, {})
     for function in wanted:
-        _add(function, lines, functions, as_name=function.__name__)
-    head = "".join(f"{line}\n" for line in sorted(lines.values(), key=_order))
-    return "\n\n".join(part for part in (head, *reversed(functions.values())) if part)
+        _add(function, module, as_name=function.__name__)
+    head = "".join(f"{line}\n" for line in sorted(module.lines.values(), key=_order))
+    return "\n\n".join(part for part in (head, *reversed(module.functions.values())) if part)
 
 
 def code_in(path: Path, name: str) -> str:
@@ -151,7 +158,7 @@ def _compiled(statements: list[ast.stmt], path: Path) -> types.CodeType:
     return compile(ast.Module(statements, []), str(path), "exec", dont_inherit=True)
 
 
-def _add(function: types.FunctionType, lines: dict[str, str], functions: dict[str, str], *, as_name: str) -> None:
+def _add(function: types.FunctionType, module: _WrittenModule, *, as_name: str) -> None:
     title = _title(function)
     if function.__name__ == "<lambda>":
         raise UsageError(f"{title} is a lambda, which has no name in a graph", hint="write it as a def")
@@ -163,39 +170,54 @@ def _add(function: types.FunctionType, lines: dict[str, str], functions: dict[st
         )
     tree = _parsed(function, title)
     tree.decorator_list = []
-    functions[as_name] = ""  # known from here on, as functions may call each other
+    module.functions[as_name] = ""  # known from here on, as functions may call each other
+    module.values[as_name] = function
     used = dict.fromkeys(_globals_of(function.__code__))
     evaluated = [*tree.args.defaults, *(default for default in tree.args.kw_defaults if default is not None)]
     used |= dict.fromkeys(name.id for each in evaluated for name in ast.walk(each) if isinstance(name, ast.Name))
     for name in used:
         if name in function.__globals__:
             value = function.__globals__[name]
-            _add_global(name, value, title, lines, functions)
+            _add_global(name, value, title, module)
             if isinstance(value, types.ModuleType):
-                lines.update((module, f"import {module}") for module in _modules_below(name, value, tree))
-        elif not hasattr(builtins, name):
+                module.lines.update((below, f"import {below}") for below in _modules_below(name, value, tree))
+        elif hasattr(builtins, name):
+            _refuse_other(name, getattr(builtins, name), title, module.values)
+        else:
             raise UsageError(f"{title} uses {name!r}, which is not defined", hint="define or import it")
     if any(not hasattr(builtins, name) for name in _annotated(tree)):
-        lines["__future__"] = "from __future__ import annotations"
-    functions[as_name] = _plain_text(function, tree)
+        module.lines["__future__"] = "from __future__ import annotations"
+    module.functions[as_name] = _plain_text(function, tree)
 
 
-def _add_global(name: str, value: Any, title: str, lines: dict[str, str], functions: dict[str, str]) -> None:
+def _refuse_other(name: str, value: Any, title: str, values: dict[str, Any]) -> None:
+    """Raise if a name has another value in the module of another function: here it can have only one."""
+    known = values.setdefault(name, value)
+    is_same = known is value or (_is_literal(known) and _is_literal(value) and repr(known) == repr(value))
+    if not is_same and not name.startswith("__"):
+        raise UsageError(
+            f"{title} uses another {name!r} than a function of another module that goes into the graph with it",
+            hint=f"rename one of the two, {_BY_HAND}",
+        )
+
+
+def _add_global(name: str, value: Any, title: str, module: _WrittenModule) -> None:
     """Add a global of a function to its module."""
     value = getattr(value, "__wrapped__", value) if type(value).__name__ == "AppFunction" else value
-    if name in lines or name in functions:
+    _refuse_other(name, value, title, module.values)
+    if name in module.lines or name in module.functions:
         return
     if isinstance(value, types.ModuleType):
-        lines[name] = f"import {value.__name__}" + ("" if value.__name__ == name else f" as {name}")
+        module.lines[name] = f"import {value.__name__}" + ("" if value.__name__ == name else f" as {name}")
     elif isinstance(value, types.FunctionType) and not _is_installed(value):
         if value.__name__ != name:
             raise UsageError(f"{title} uses {value.__name__} under the name {name!r}", hint="call it by its own name")
-        _add(value, lines, functions, as_name=name)
+        _add(value, module, as_name=name)
     elif _is_literal(value):
-        lines[name] = f"{name} = {value!r}"
+        module.lines[name] = f"{name} = {value!r}"
     elif _is_installed(value):
         own = value.__name__
-        lines[name] = f"from {value.__module__} import {own}" + ("" if own == name else f" as {name}")
+        module.lines[name] = f"from {value.__module__} import {own}" + ("" if own == name else f" as {name}")
     else:
         kind = type(value).__name__
         raise UsageError(

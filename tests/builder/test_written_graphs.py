@@ -1,6 +1,7 @@
 """Graphs that are written in Python, saved and loaded: EAGLE's rules, the layout, and numbers of drops and edges."""
 
 import concurrent.futures
+import importlib
 import json
 import math
 import os
@@ -212,6 +213,31 @@ def test_code_that_would_not_run_elsewhere_is_refused(function: Any, message: st
     """When the graph is written, and not when it runs on another machine."""
     with pytest.raises(UsageError, match=message):
         code_of(function)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ("scale = 2", "scale = 3"),
+        ("def scale(x): return x", "def scale(x): return -x"),
+        ("def abs(x): return -x\nscale = 1", "scale = 1"),
+    ],
+)
+def test_names_that_two_modules_use_differently_are_refused(
+    ours: str, theirs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The code in a graph is one module: with the value of either, the other function would give wrong results."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "our_names.py").write_text(
+        f"from their_names import found\n{ours}\ndef made(): return abs(0), scale, found()\n"
+    )
+    (tmp_path / "their_names.py").write_text(f"{theirs}\ndef found(): return abs(0), scale\n")
+    module = importlib.import_module("our_names")
+    for name in ("our_names", "their_names"):
+        monkeypatch.delitem(sys.modules, name)
+
+    with pytest.raises(UsageError, match=r"uses another '(scale|abs)' than a function of another module"):
+        code_of(module.made)
 
 
 def test_functions_of_modules_are_imported() -> None:
