@@ -7,6 +7,7 @@ the directory of the replay.
 
 import contextlib
 import posixpath
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from dropflow.apps.attempt import AttemptContext
 from dropflow.apps.failed_inputs import is_secret
 from dropflow.apps.formats import copy_content
 from dropflow.apps.runtime_environment import RuntimeEnvironment
+from dropflow.data.registry import is_outside_files
 from dropflow.data.storage_errors import storage_errors
 from dropflow.data.survival import surviving_contents
 from dropflow.errors import ConflictError, ExportError, UsageError
@@ -31,6 +33,7 @@ from dropflow.execution.statistics import SessionResult
 from dropflow.files import GRAPH_FILE, SessionLock, refuse_other_directory
 from dropflow.formatting import few, format_size, plural
 from dropflow.graph.codec import save
+from dropflow.graph.components import fold
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import subgraph
 from dropflow.graph.templates import Argument, Kind, Template
@@ -44,8 +47,9 @@ from dropflow.states import DropState
 Contents = Callable[[Sequence[int]], Mapping[int, Handle]]
 """Returns the contents of these drops that still exist."""
 
-_PLACES = ("filepath", "dirname")
+_PLACES = frozenset(map(fold, ("filepath", "dirname", "dirpath")))
 """Fields with the place where a data drop is written."""
+_FIRST_VARIABLE = re.compile(r"[/~]*\$\{?(\w+)\}?")
 
 
 @dataclass(frozen=True)
@@ -379,13 +383,12 @@ def _inside(graph: PhysicalGraph, written: set[int]) -> PhysicalGraph:
     templates = list(graph.templates)
     for row in written:
         template = templates[row]
-        for argument in template.arguments:
-            if argument.name in (*_PLACES, "url") and isinstance(argument.value, str) and "://" in argument.value:
-                raise UsageError(
-                    f"{template.name} is written to {argument.value}, "
-                    "and a replay writes nothing outside of its directory",
-                    hint="give that node a file in a copy of the graph, and run this one",
-                )
+        if is_outside_files(template):
+            raise UsageError(
+                f"{template.name} is written to a store or database, and a replay writes nothing outside of its "
+                "directory",
+                hint="give that node a file in a copy of the graph, and run this one",
+            )
         arguments = tuple(_relative(argument) for argument in template.arguments)
         templates[row] = msgspec.structs.replace(template, arguments=arguments)
     return replace(graph, templates=tuple(templates))
@@ -400,10 +403,10 @@ def _kept(graph: PhysicalGraph, inputs: set[int]) -> PhysicalGraph:
 
 
 def _relative(argument: Argument) -> Argument:
-    value: Any = argument.value
-    if argument.name not in _PLACES or not isinstance(value, str) or not value.startswith(("/", "~", "$")):
+    value: Any = argument.value.strip() if isinstance(argument.value, str) else ""
+    if fold(argument.name) not in _PLACES or not value.startswith(("/", "~", "$")):
         return argument
-    below = value.lstrip("/~$")
+    below = _FIRST_VARIABLE.sub(r"\1", value, count=1).lstrip("/~$")
     if ".." in below.split("/"):  # it would leave the directory of the replay
         below = posixpath.normpath(f"/{below}").lstrip("/")
     return msgspec.structs.replace(argument, value=below)

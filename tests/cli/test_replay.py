@@ -19,7 +19,7 @@ import dropflow
 from dropflow import Graph, app
 from dropflow.apps.failed_inputs import local_lines
 from dropflow.apps.runtime_environment import VARIABLES
-from dropflow.errors import ExportError
+from dropflow.errors import ExportError, UsageError
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.templates import Argument
 from dropflow.session_options import RunOptions
@@ -100,6 +100,50 @@ def test_an_absolute_path_that_leads_up_is_below_the_replay(
 
     assert (tmp_path / "shared" / "numbers.dat").is_file()
     assert answer.json["outputs"][0]["path"] == str(tmp_path / "again" / "files" / "shared" / "numbers.dat")
+
+
+@pytest.mark.parametrize(
+    ("component", "field"), [("file.FileDROP", "File path"), ("directory.DirectoryDROP", "dirpath")]
+)
+@pytest.mark.parametrize("place", ["${HOME}/made", "/{tmp}/made", " /{tmp}/made"])
+def test_outputs_are_below_the_replay_however_their_fields_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, component: str, field: str, place: str
+) -> None:
+    """The place of an output is moved below the replay under every name and in every form that a run accepts."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    command = (Argument(name="command", value="mkdir -p %o0 && rmdir %o0; date +%N > %o0", type="String"),)
+    drawing = GraphBuilder("shell").app("MAKE", component="dlg.apps.bash_shell_app.BashShellApp", arguments=command)
+    where = Argument(name=field, value=place.replace("/{tmp}", str(tmp_path)), type="String")
+    drawing.data("made", component=f"dlg.data.drops.{component}", arguments=(where,)).connect("MAKE", "made")
+    run(drawing.build(), tmp_path / "run", RunOptions(runner="inline"))
+    before = (tmp_path / "made").read_bytes()
+
+    (tmp_path / "again").mkdir()
+
+    result = replay_of_run(tmp_path / "run", "MAKE").run(tmp_path / "again")
+
+    assert result.status.name == "FINISHED", result.failures
+    assert (tmp_path / "made").read_bytes() == before
+    assert [path.name for path in (tmp_path / "again" / "files").rglob("made")] == ["made"]
+
+
+@pytest.mark.parametrize(
+    ("component", "fields"),
+    [
+        ("dlg.data.drops.ngas.NgasDROP", {"ngasSrv": "127.0.0.1", "ngasPort": "1"}),
+        ("dlg.data.drops.rdbms.RDBMSDrop", {"dbtable": "made", "dbparams": '{"database": "/nowhere/tables.sqlite"}'}),
+    ],
+)
+def test_what_writes_to_a_store_is_not_replayed(tmp_path: Path, component: str, fields: dict[str, str]) -> None:
+    """A replay archives no file and adds no rows: a store is refused, whatever the fields that name it."""
+    command = (Argument(name="command", value="echo 1 > %o0", type="String"),)
+    drawing = GraphBuilder("shell").app("MAKE", component="dlg.apps.bash_shell_app.BashShellApp", arguments=command)
+    arguments = tuple(Argument(name=name, value=value, type="String") for name, value in fields.items())
+    drawing.data("made", component=component, arguments=arguments).connect("MAKE", "made")
+    run(drawing.build(), tmp_path / "run", RunOptions(runner="inline"))
+
+    with pytest.raises(UsageError, match="made is written to a store"):
+        replay_of_run(tmp_path / "run", "MAKE")
 
 
 def test_inputs_that_had_failed_are_no_failures_of_the_replay(
