@@ -270,7 +270,7 @@ class _Finder:
             field = _field(
                 parameter, function.annotations.get(parameter.name, ANY), (entry.type_name or "") if entry else ""
             )
-            if parameter.default not in (ANY, None) and not _is_plain(parameter.default):
+            if not _is_plain(parameter.default) and parameter.default is not ANY:
                 self._tell(
                     path, function, f"has a default of {parameter.name} that no field can have: it is left blank"
                 )
@@ -293,11 +293,13 @@ def _why_not(function: AppFunction[..., Any]) -> str:
 
 def _field(parameter: inspect.Parameter, annotation: Any, documented: str) -> Parameter:
     """Return an argument as a field: its type is that of its annotation, its default or its docstring."""
-    is_given = parameter.default not in (ANY, None) and _is_plain(parameter.default)
+    is_given = parameter.default is not None and _is_plain(parameter.default)  # what is plain is not ANY
     default = parameter.default if is_given else ""
     if typing.get_origin(annotation) is typing.Literal:
         options = tuple(map(str, typing.get_args(annotation)))
-        return Parameter(name=parameter.name, type="Select", default=default or options[0], options=options)
+        return Parameter(
+            name=parameter.name, type="Select", default=default if is_given else options[0], options=options
+        )
     kind = "Object" if format_path(annotation) else _type_of(annotation)
     if kind == "Object" and is_given:
         kind = type_name(default)

@@ -115,6 +115,23 @@ def test_what_cannot_be_drawn_is_told_with_its_line(tmp_path: Path) -> None:
     ]
 
 
+def test_any_default_is_taken_or_left_blank(tmp_path: Path) -> None:
+    """Also an array, which has no truth value, and a choice that is 0."""
+    code = tmp_path / "own.py"
+    code.write_text(
+        "from typing import Literal\nimport numpy as np\n"
+        "def smooth(values: list, weights=np.ones(3), axis: Literal[1, 0] = 0): return values\n"
+    )
+    nodes, told = built(code, tmp_path)
+    described = fields(nodes["smooth"])
+
+    assert described["weights"] == ("", "Object", "NoPort")
+    assert described["axis"] == (0, "Select", "NoPort")
+    assert [entry.partition(": ")[2] for entry in told] == [
+        "smooth has a default of weights that no field can have: it is left blank"
+    ]
+
+
 def test_classes_of_a_module_are_constructors_and_methods(tmp_path: Path) -> None:
     """A constructor gives its object, a method takes and gives it, and a static method is a function."""
     nodes, _ = built("tests.palettes.fringes", tmp_path)
