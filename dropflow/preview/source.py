@@ -4,6 +4,7 @@ Files are read, and not mapped: a mapped file that another process makes shorter
 """
 
 import contextlib
+import gzip
 import io
 import os
 import re
@@ -35,8 +36,6 @@ _PICTURES = (
 _GZIP = b"\x1f\x8b"
 _UNPACKED_BYTES = 64 << 20
 """Bytes of a compressed content that are unpacked."""
-_PIECE_BYTES = 1 << 20
-"""Bytes of a compressed content that are read at once."""
 
 # What a preview of a content is, what may be asked for, and the messages of the process that makes it.
 
@@ -471,18 +470,12 @@ def unpacked(source: Source) -> tuple[BytesSource, bool]:
     BadFileError
         It is damaged.
     """
-    unpack = zlib.decompressobj(wbits=31)
-    pieces: list[bytes] = []
-    left, at = _UNPACKED_BYTES, 0
     try:
-        while left and at < source.size and not unpack.eof:
-            data = source.read(at, min(_PIECE_BYTES, source.size - at))
-            at += len(data)
-            piece = unpack.decompress(data, left)
-            pieces.append(piece)
-            left -= len(piece)
-    except zlib.error as error:
+        with gzip.GzipFile(fileobj=SourceStream(source), mode="rb") as stream:
+            content = stream.read(_UNPACKED_BYTES + 1)
+    except EOFError as error:
+        raise BadFileError("it is cut off: the end of what gzip wrote is missing") from error
+    except (OSError, zlib.error) as error:
         raise BadFileError(f"it is not what gzip writes: {error}") from error
-    if left and not unpack.eof:
-        raise BadFileError("it is cut off: the end of what gzip wrote is missing")
-    return BytesSource(b"".join(pieces), source.name.removesuffix(".gz")), unpack.eof
+    shown = content[:_UNPACKED_BYTES]
+    return BytesSource(shown, source.name.removesuffix(".gz")), len(shown) == len(content)

@@ -154,6 +154,13 @@ def test_contents_that_gzip_compressed_are_shown_as_what_they_are(content: bytes
         assert picture(BytesSource(packed)) == picture(BytesSource(content))
 
 
+def test_what_gzip_compressed_in_several_pieces_is_shown_whole() -> None:
+    """As bgzip writes them, or after ``cat a.gz b.gz``, also with zeros behind the last one."""
+    found = _seen(gzip.compress(b"one\n") + gzip.compress(b"two\n") + bytes(512))
+
+    assert (found.text, found.is_cut) == ("one\ntwo\n", False)
+
+
 @pytest.mark.slow
 def test_what_gzip_did_not_write_has_a_reason() -> None:
     """Damaged and cut contents, those that are compressed twice, and those that become too large."""
