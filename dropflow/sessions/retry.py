@@ -185,7 +185,8 @@ def choose(
         reason = _AGAIN_REASON if start else _CODE_REASON
         return Again(_with_code(changed, states, named.drops, code), named.drops, named.begun, reason, is_named=True)
     failed = causes_to_retry(graph, states, causes, drops, what=what, where=where, hint=hint)
-    repeated = tuple(sorted(drop for drop, cause in causes.items() if cause in {*failed}))
+    retried = set(failed)
+    repeated = tuple(sorted(drop for drop, cause in causes.items() if cause in retried))
     changed = _with_code(_with_settings(graph, failed, settings), states, repeated, code)
     return Again(changed, repeated, tuple(failed), RETRY_REASON)
 

@@ -20,7 +20,7 @@ from dropflow.graph.templates import Argument
 from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
 from dropflow.sessions.local_run import resume, retry
-from dropflow.sessions.retry import OutsideInputs, drops_to_repeat, refuse_mixed_results
+from dropflow.sessions.retry import OutsideInputs, choose, drops_to_repeat, refuse_mixed_results
 from dropflow.states import DropState, SessionState
 from dropflow.testing.drawing import draw, row
 from tests.regular_graphs import fan
@@ -476,3 +476,14 @@ def test_results_of_different_inputs_are_not_mixed(reset: str, inputs: OutsideIn
             check()
     else:
         check()
+
+
+def test_many_failures_are_chosen_at_once() -> None:
+    """Each of 60,000 failed drops is looked at once, and not compared with all others, which takes minutes."""
+    graph = fan(60_000)
+    states = np.full(graph.drops, DropState.ERROR, np.uint8)
+    causes = {drop: drop for drop in range(graph.drops)}
+
+    again = choose(graph, states, causes)
+
+    assert again.repeated == again.retried == tuple(causes)
