@@ -308,7 +308,10 @@ def daemon_routes(daemon: Daemon) -> list[Route]:
 
 
 def _how_ended(status: int) -> str:
-    return f"it was killed by {signal.Signals(-status).name}" if status < 0 else f"it ended with status {status}"
+    if status >= 0:
+        return f"it ended with status {status}"
+    names = {number.value: number.name for number in signal.Signals}  # without most real-time signals
+    return f"it was killed by {names.get(-status, f'signal {-status}')}"
 
 
 def _known(kind: str) -> Kind:

@@ -136,6 +136,9 @@ def answer_plan(action: ComputePlan, clock: Clock) -> Answered | Unanswered:
             )
     except DropflowError as error:
         return Unanswered(action.id, error)
+    except Exception as error:  # noqa: BLE001 - the machine waits for an answer
+        _log.exception("a deployment could not be planned")
+        return Unanswered(action.id, error)
     return Answered(action.id, deployment)
 
 

@@ -97,6 +97,18 @@ def test_a_manager_that_ends_by_itself_is_failed_until_it_is_started(daemon: Dae
     assert daemon.start("master").state == "ready"
 
 
+def test_a_signal_without_a_name_ends_one_manager_only(daemon: Daemon) -> None:
+    """A real-time signal, which Python does not name, is the reason of the failure, and the manager starts again."""
+    pid = daemon.start("node").pid
+    assert pid is not None
+    os.kill(pid, signal.SIGRTMIN + 2)
+    _until(lambda: not _runs(pid))
+    _until(lambda: daemon.manager("node").state != "ready")
+
+    assert daemon.manager("node").text == f"it was killed by signal {signal.SIGRTMIN + 2}"
+    assert daemon.start("node").state == "ready"
+
+
 def test_the_end_of_a_manager_is_noticed_while_its_output_is_open() -> None:
     """A process that the manager started, and that outlives it, keeps the pipe open."""
     program = "import os, subprocess\nos.set_inheritable(1, True)\nsubprocess.Popen(['sleep', '98761'])\n" + _READY

@@ -23,8 +23,11 @@ from dropflow.errors import (
 from dropflow.failure import Problem, Severity
 from dropflow.graph.codec import digest, parse
 from dropflow.graph.physical import PhysicalGraph
+from managers.composite import connections
 from managers.composite.deployments import merge_errors
+from managers.composite.routines import ComputePlan, PlanDeployment
 from managers.deployment import Deployment
+from managers.machine_calls import Unanswered
 from managers.planning import plan_deployment
 from tests.managers.composite.world import World, lose, until
 from tests.regular_graphs import fan
@@ -71,6 +74,21 @@ def test_a_later_deployment_is_newer_with_any_clock() -> None:
     ahead = plan_deployment(fan(4), _SUBMIT, _NODES, clock=VirtualClock(1_900_000_000.0))
 
     assert plan_deployment(fan(4), _SUBMIT, _NODES, clock=VirtualClock(), after=ahead.epoch).epoch > ahead.epoch
+
+
+def test_a_plan_that_cannot_be_computed_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the computation raises is the answer, so that no client waits for it without end."""
+    plan = ComputePlan(7, PlanDeployment(fan(4), _SUBMIT, _NODES, after=0))
+
+    def raise_error(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(connections, "plan_deployment", raise_error)
+    answer = connections.answer_plan(plan, VirtualClock())
+
+    assert isinstance(answer, Unanswered)
+    assert answer.id == 7
+    assert isinstance(answer.error, MemoryError)
 
 
 def test_a_node_that_fails_is_not_waited_for_by_the_others(world: World) -> None:
