@@ -55,6 +55,8 @@ _RANDOM_BITS = 20
 """Random bits at the end of an incarnation: two processes with one counter still differ."""
 _MOST = (1 << 53 - _RANDOM_BITS) - 1
 """Largest counter with which an incarnation is exact in JSON."""
+_LATEST = _MOST // 2
+"""Latest time in seconds that counts, in 2106: a clock that is wrong by more leaves room for starts."""
 
 
 class SessionResources(ExchangeResources, Protocol):
@@ -332,10 +334,11 @@ def _seconds() -> tuple[float, float]:
 
 # The incarnation of a node: a number that grows with each start, kept in the node's directory.
 #
-# The time of the start cannot serve as that number: after the clock of a host was set back, peers would take a new
-# process for an earlier one, and refuse it. The upper bits of the number are a counter. The lower bits are random: two
-# nodes whose directories are copies of each other have different numbers. The counter of a new directory begins with
-# the time in seconds, which exceeds the counter of any directory that it replaces.
+# The upper bits of the number are the time of the start in seconds, or the next number after that of the last start,
+# whichever is greater. The time alone would not do: after the clock of a host was set back, peers would take a new
+# process for an earlier one, and refuse it. The count alone would not do either: the node may have started from another
+# directory meanwhile. The lower bits are random: two nodes whose directories are copies of each other have different
+# numbers.
 #
 # The file has a fixed size and is overwritten in place, so that a node whose disk is full can start again and serve its
 # results. It has the counter twice, each time with a checksum and in a disk sector of its own. The two are written one
@@ -348,7 +351,7 @@ def next_incarnation(root: Path, clock: Clock) -> int:
     Parameters
     ----------
     clock : Clock
-        Time, with which the counter of a new directory begins.
+        Time in seconds, below which no counter is.
 
     Raises
     ------
@@ -363,7 +366,7 @@ def next_incarnation(root: Path, clock: Clock) -> int:
             counted = max(slots)
             if content and min(slots) == _NO_COUNTER:
                 _log.warning("%s is damaged and is written again", path)
-            counter = int(clock.now()) if counted == _NO_COUNTER else counted + 1
+            counter = max(min(int(clock.now()), _LATEST), counted + 1)
             # The slot that is damaged or behind is written first: the other one stays whole until the new number is
             # stored.
             for index in sorted(range(2), key=slots.__getitem__):

@@ -196,6 +196,26 @@ def test_a_new_directory_exceeds_one_that_was_lost(tmp_path: Path) -> None:
     assert next_incarnation(new, clock) > before[-1]
 
 
+def test_a_directory_exceeds_one_that_was_used_meanwhile(tmp_path: Path) -> None:
+    """A node that starts from its former directory again is a later process than the one from the other directory."""
+    clock = VirtualClock()
+    former, other = _directory(tmp_path / "former"), _directory(tmp_path / "other")
+    numbers = []
+    for root in (former, other, former):
+        numbers.append(next_incarnation(root, clock))
+        clock.advance(10.0)
+
+    assert numbers == sorted(numbers)
+
+
+def test_a_clock_far_in_the_future_leaves_room_for_later_starts(tmp_path: Path) -> None:
+    """The numbers of the next starts are still greater, and exact in JSON."""
+    numbers = [next_incarnation(tmp_path, VirtualClock(time)) for time in (1.8e9, 2.5e11, 1.8e9)]
+
+    assert numbers == sorted(numbers)
+    assert numbers[-1] < 2**53
+
+
 def test_copies_of_a_directory_have_different_numbers(tmp_path: Path) -> None:
     """Two hosts that were made from one image are two processes for their peers."""
     next_incarnation(_directory(tmp_path / "a"), VirtualClock())
