@@ -7,6 +7,7 @@ the bytes that really move, within the limits. If no result keeps the limits, an
 
 import heapq
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 
 import msgspec
@@ -352,7 +353,7 @@ def _without(graph: PhysicalGraph, groups: PlacementGroups) -> PhysicalGraph:
     row = np.cumsum(kept, dtype=np.int32) - 1
     source, target = edge_sources(graph), graph.successors.neighbour
     inside = kept[source] & kept[target]
-    return from_columns(
+    rest = from_columns(
         name=graph.name,
         prefix=graph.prefix,
         templates=graph.templates,
@@ -363,3 +364,4 @@ def _without(graph: PhysicalGraph, groups: PlacementGroups) -> PhysicalGraph:
         target=row[target[inside]],
         link=graph.successors.link[inside],
     )
+    return rest if graph.weight is None else replace(rest, weight=graph.weight[kept])

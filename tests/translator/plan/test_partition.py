@@ -13,7 +13,7 @@ import dropflow
 from dropflow.errors import BadGraphError
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph, without_fusion
-from dropflow.graph.templates import Kind
+from dropflow.graph.templates import Axis, Kind
 from dropflow.testing.drawing import draw
 from tests.graph.shapes import chain, edges_of, graphs, scatter
 from translator.options import PartitionOptions
@@ -153,6 +153,20 @@ def test_weights_decide_where_the_cut_is() -> None:
         made = _cut(graph, 2, algorithm)
         heavy = made.part[1]
         assert np.count_nonzero(made.part[2:] == heavy) <= 1
+
+
+@pytest.mark.parametrize("algorithm", ["metis", "heft", "breadth_first", "blocks", "auto"])
+def test_measured_weights_count_beside_an_exclusive_drop(algorithm: str) -> None:
+    """What shares its node with no other drop does not hide what earlier runs have measured of the others."""
+    builder = GraphBuilder()
+    for number in range(4):
+        builder.app(f"a{number}", weight=1.0).data(f"d{number}").connect(f"a{number}", f"d{number}")
+    graph = builder.app("alone", weight=1.0, axes=(Axis("X", "X", "exclusive", 1),)).build()
+    weight = np.array([3.0] + [1.0] * (graph.drops - 1))
+
+    made = _cut(replace(graph, weight=weight), 3, algorithm)
+
+    assert sorted(quality_of(made).loads) == [1.0, 3.0, 3.0]
 
 
 def test_large_data_stays_where_it_is_made() -> None:
