@@ -111,6 +111,7 @@ class Journal:
         self._beside = path.with_name(f"{path.name}.new") if replaces else None
         self._durable = durable
         self._has_entries = False
+        self._is_named = False
         self._directory = f"{path.absolute().parent}/"
         self._size = 0
         self._pending = bytearray(_FAMILY + _VERSION + self._frame(header))
@@ -163,8 +164,10 @@ class Journal:
             if self._beside is not None and self._has_entries:
                 self._beside.replace(self._path)
                 self._beside = None
-                if self._durable:
-                    force_to_disk(str(self._path.absolute().parent))
+                self._is_named = False
+            if self._durable and not self._is_named:
+                force_to_disk(self._directory)  # also the names of the files that were made before
+                self._is_named = True
         except OSError as error:
             raise self._failed(error) from error
 

@@ -587,6 +587,14 @@ def test_a_durable_journal_is_forced_after_each_entry_was_written(
     journal.close()
 
 
+def test_the_name_of_a_durable_journal_is_forced_to_the_disk(forced: list[str], tmp_path: Path) -> None:
+    """Without it, the whole journal would be lost with the power."""
+    journal = Journal(tmp_path / "journal.dfj", HEADER, durable=True)
+    journal.close()
+
+    assert str(tmp_path) in forced
+
+
 def test_other_runs_wait_for_no_disk(forced: list[str], tmp_path: Path) -> None:
     """By default only the graph is forced to the disk, once."""
     local_run.run(one_file_and_a_result(), tmp_path / "run", RunOptions(runner="inline"))
