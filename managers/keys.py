@@ -84,9 +84,13 @@ def _write_new(path: Path, content: str, what: str) -> None:
         raise ConflictError(f"there is {what} already", where=str(path), hint=hint) from error
     except OSError as error:
         raise StorageError(f"the key cannot be stored: {error.strerror}", where=str(path)) from error
-    with os.fdopen(handle, "w", encoding="ascii") as file:
-        os.fchmod(file.fileno(), 0o600)  # independent of the umask
-        file.write(content)
+    try:
+        with os.fdopen(handle, "w", encoding="ascii") as file:
+            os.fchmod(file.fileno(), 0o600)  # independent of the umask
+            file.write(content)
+    except OSError as error:
+        path.unlink(missing_ok=True)  # the beginning of a key is none, and would be in the way
+        raise StorageError(f"the key cannot be stored: {error.strerror}", where=str(path)) from error
 
 
 def load(path: Path) -> ClusterKey:

@@ -34,6 +34,7 @@ from dropflow.errors import (
     NotFoundError,
     NotOwnerError,
     QuotaError,
+    StorageError,
     UsageError,
 )
 from dropflow.graph.physical import PhysicalGraph
@@ -44,6 +45,7 @@ from managers.keys import ClusterKey, UserFiles, create, create_user, fingerprin
 from managers.manager_server import Service, make_access_rules, manager_routes, url_of
 from managers.node.manager import NodeManager
 from tests.fake_manager import FakeManager, manager_with_sessions
+from tests.filling import fill
 from tests.regular_graphs import fan
 
 TOKEN = "a-token-of-this-test"
@@ -514,6 +516,17 @@ def test_a_key_is_never_overwritten(keys_path: Path) -> None:
         create(keys_path)
 
     assert load(keys_path) == key
+
+
+def test_a_key_that_has_no_room_leaves_nothing(small_disk: Path) -> None:
+    """The error names the cause, and a later try succeeds: the beginning of the file is not in the way."""
+    path = small_disk / "cluster.key"
+    fill(small_disk / "filler")
+    with pytest.raises(StorageError, match="the key cannot be stored: No space left on device"):
+        create(path)
+    (small_disk / "filler").unlink()
+
+    assert create(path) == load(path)
 
 
 def test_a_key_is_never_written_through_a_link(keys_path: Path, tmp_path: Path) -> None:
