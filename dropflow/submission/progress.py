@@ -3,8 +3,8 @@
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from dropflow.clock import SystemClock
 from dropflow.formatting import format_duration, format_quiet, format_rate, format_size, printable
@@ -47,20 +47,20 @@ def session_progress(*, quiet: bool) -> "Iterator[Callable[[Statistics], None]]"
         from rich.console import Console
         from rich.live import Live
 
-        console = Console(stderr=True)
+        console = Console(file=_shown())
         with Live(console=console, refresh_per_second=8, transient=True) as live:
             yield lambda statistics: live.update(_table(statistics))
     else:
-        due = _Due()
+        due, shown = _Due(), _shown()
 
         def print_line(statistics: "Statistics") -> None:
             if due():
                 share = 100 * statistics.settled // max(1, statistics.drops)
-                sys.stderr.write(
+                shown.write(
                     f"{statistics.seconds:6.0f} s  {statistics.settled:,} of {statistics.drops:,} drops "
                     f"({share} %), {_attempts(statistics)}, {_rate(statistics)}\n"
                 )
-                sys.stderr.flush()
+                shown.flush()
 
         yield print_line
 
@@ -82,7 +82,7 @@ def transfer_progress(total: int, size: int, *, quiet: bool) -> Iterator[CountFi
 
         counted = TextColumn("{task.fields[files]}")
         columns = (BarColumn(), counted, TransferSpeedColumn(), TimeRemainingColumn())
-        with Progress("fetching", *columns, console=Console(stderr=True), transient=True) as progress:
+        with Progress("fetching", *columns, console=Console(file=_shown()), transient=True) as progress:
             # Each file counts a little besides its bytes, so that the bar advances for small and empty files too.
             task = progress.add_task("", total=(size + total * _FILE_BYTES) or None, files="")
             yield _Sum(
@@ -91,16 +91,39 @@ def transfer_progress(total: int, size: int, *, quiet: bool) -> Iterator[CountFi
                 )
             ).add
     else:
-        due = _Due()
+        due, shown = _Due(), _shown()
 
         def print_line(files: int, done: int) -> None:
             if due():
                 speed = f"{format_size(done / due.elapsed)}/s"
                 rate = f", {format_rate(files / due.elapsed)}" if total else ""
-                sys.stderr.write(f"{_done(files, total, done, size)}{rate}, {speed}\n")
-                sys.stderr.flush()
+                shown.write(f"{_done(files, total, done, size)}{rate}, {speed}\n")
+                shown.flush()
 
         yield _Sum(print_line).add
+
+
+class _Shown:
+    """A stream that is written as long as it can be: who closes the terminal does not end what it shows."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def _shown() -> TextIO:
+    return cast(TextIO, _Shown(sys.stderr))
 
 
 def _done(files: int, total: int, done: int, size: int) -> str:

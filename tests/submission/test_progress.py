@@ -13,7 +13,7 @@ from rich.console import Console
 from dropflow.execution.statistics import Attempts, NodeStatistics, Statistics
 from dropflow.states import DropState, SessionState
 from dropflow.submission import progress
-from dropflow.submission.progress import session_progress
+from dropflow.submission.progress import session_progress, transfer_progress
 
 
 def node(name: str, **counts: int) -> NodeStatistics:
@@ -134,3 +134,26 @@ def test_a_terminal_has_live_bars(monkeypatch: pytest.MonkeyPatch) -> None:
         show(statistics(node("Grid", COMPLETED=6, INITIALIZED=2)))
 
     assert "Grid" in terminal.getvalue()
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_what_is_shown_goes_on_when_nobody_reads_it(monkeypatch: pytest.MonkeyPatch, *, is_terminal: bool) -> None:
+    """A session or transfer is not ended because its terminal, or the reader of its standard error, has gone."""
+    now = [100.0]
+
+    class Gone(io.StringIO):
+        def isatty(self) -> bool:
+            return is_terminal
+
+        def write(self, _: str) -> int:
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(progress.SystemClock, "monotonic", lambda _: now[0])
+    monkeypatch.setattr(sys, "stderr", Gone())
+    monkeypatch.setenv("TERM", "xterm")
+    with session_progress(quiet=False) as show:
+        for now[0] in (106.0, 112.0):
+            show(statistics(node("Grid", COMPLETED=6, INITIALIZED=2)))
+    with transfer_progress(2, 10, quiet=False) as count:
+        for now[0] in (118.0, 124.0):
+            count(1, 5)
