@@ -45,7 +45,7 @@ _DRAINED = 1024 * 1024
 _ACCEPTED_AT_ONCE = 64
 """Connections that are accepted in one turn of the loop."""
 _TIDY_SECONDS = 1.0
-"""Shortest seconds between two checks of all connections."""
+"""Shortest seconds between two checks of all connections, and after a connection that cannot be accepted."""
 _LOOK = 5.0
 """Longest seconds that the loop waits while there are connections."""
 _LONGEST_HEAD_BYTES = 64 * 1024
@@ -442,7 +442,7 @@ class WaitressServer(TcpWSGIServer):  # type: ignore[misc] # waitress has no typ
         self.check_head = check_head
         self.clock = clock
         self._limits = limits
-        self._tidy_at = 0.0
+        self._tidy_at = self._accept_at = 0.0
         # Guards the pipe that wakes the loop: a request thread must not write to it after `abandon` closed it, because
         # its file descriptor may then belong to another file.
         self._waking = threading.Lock()
@@ -497,6 +497,8 @@ class WaitressServer(TcpWSGIServer):  # type: ignore[misc] # waitress has no typ
     def step(self, *, timeout: float) -> None:
         """Wait at most `timeout` seconds for input, and handle it."""
         timeout = min(timeout, _LOOK) if self.active_channels else timeout
+        if self._accept_at > self.clock.monotonic():
+            timeout = min(timeout, _TIDY_SECONDS)
         self.asyncore.loop(timeout=timeout, map=self._map, use_poll=True, count=1)
 
     def readable(self) -> bool:
@@ -509,7 +511,15 @@ class WaitressServer(TcpWSGIServer):  # type: ignore[misc] # waitress has no typ
                 for channel in self.active_channels.values()
                 if is_overdue(channel.connection, now, self._limits)
             )
-        return bool(self.accepting)
+        return bool(self.accepting) and now >= self._accept_at
+
+    def accept(self) -> Any:
+        """Accept a connection. If that fails, as without a free descriptor, wait: each try is a record in the log."""
+        try:
+            return super().accept()
+        except OSError:
+            self._accept_at = self.clock.monotonic() + _TIDY_SECONDS
+            raise
 
     def handle_accept(self) -> None:
         """Accept the connections that wait, and close others if there are too many."""

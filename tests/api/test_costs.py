@@ -429,6 +429,26 @@ def test_the_oldest_idle_connections_are_closed(stack: ExitStack) -> None:
     assert idle[0].recv(1) == b""
 
 
+def test_a_connection_that_cannot_be_accepted_is_tried_again_after_a_second(
+    stack: ExitStack, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A process without a free descriptor does not fill its log, nor use a processor, while a client waits."""
+    server = _SteppedServer(stack, ConnectionLimits())
+
+    def accept(_: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as lacking:
+        lacking.setattr("waitress.wasyncore.dispatcher.accept", accept)
+        connection = server.connect()
+        for _ in range(20):
+            server.serving.step(timeout=0)
+    assert len(caplog.records) == 1
+    server.wait(1.0)
+
+    assert server.is_open(connection)
+
+
 @pytest.mark.slow
 def test_a_head_has_a_time_limit(stack: ExitStack) -> None:
     """A head that arrives byte by byte has the same limit as none."""
