@@ -22,6 +22,7 @@ a second, in which they may write and remove uncommitted contents, while the nex
 numbers: the first one had not recorded that it had begun them.
 """
 
+import errno
 import os
 import secrets
 import shutil
@@ -278,7 +279,7 @@ def sweep_shared_memory(root: Path = SHARED_MEMORY) -> list[Path]:
                 release_shared_memory(Path(entry))
                 removed.append(Path(entry))
     except OSError:
-        pass  # no shared memory, or another session swept first
+        pass  # no shared memory, another session swept first, or it cannot be known whether a process has ended
     return removed
 
 
@@ -294,10 +295,18 @@ def _namespace() -> str:
 
 
 def _started(pid: int) -> str:
-    """Return the start time of a process in clock ticks since boot; empty if there is no such process."""
+    """Return the start time of a process in clock ticks since boot; empty if there is no such process.
+
+    Raises
+    ------
+    OSError
+        This process lacks a descriptor or memory, so that it cannot know.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+            raise
         return ""
     # The second field, the name in parentheses, may contain blanks; the start is the 22nd.
     return fields.rpartition(")")[2].split()[19]

@@ -1,5 +1,6 @@
 """A repository with a limit for contents in memory."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -129,6 +130,23 @@ def test_a_reused_process_id_is_not_taken_for_the_owner(tmp_path: Path) -> None:
     impostor.mkdir()
 
     assert workspace.sweep_shared_memory(tmp_path) == [impostor]
+
+
+@pytest.mark.parametrize("lack", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+def test_a_process_that_cannot_be_looked_up_has_not_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lack: int
+) -> None:
+    """A process without a free descriptor does not remove the contents of sessions that run."""
+    alive = workspace.claim_shared_memory("alive", tmp_path)
+
+    def read_text(*_: object, **__: object) -> str:
+        raise OSError(lack, os.strerror(lack))
+
+    monkeypatch.setattr(Path, "read_text", read_text)
+
+    assert workspace.sweep_shared_memory(tmp_path) == []
+    assert workspace.claim_shared_memory("another", tmp_path) is None
+    assert list(tmp_path.iterdir()) == [alive]
 
 
 def test_each_process_is_looked_up_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
