@@ -107,7 +107,7 @@ def file_download(path: Path, name: str, content_type: str = _BINARY) -> Downloa
     """
     stream = _opened(path)
     size = os.fstat(stream.fileno()).st_size
-    return Download(name=name, content_type=content_type, size=size, chunks=_chunks(stream, size))
+    return Download(name=name, content_type=content_type, size=size, chunks=_chunks(stream, path, size))
 
 
 def content_chunks(handle: Handle, *, start: int = 0) -> tuple[int | None, Iterator[bytes]]:
@@ -135,7 +135,7 @@ def content_chunks(handle: Handle, *, start: int = 0) -> tuple[int | None, Itera
     except GoneError:
         stream.close()
         raise
-    chunks = _chunks(stream, size, start)
+    chunks = _chunks(stream, handle.location, size, start)
     if start or size > _DOWNLOAD_BLOCK_BYTES or not handle.checksum:
         return size, chunks
     return size, iter([*_checked(chunks, handle)])
@@ -181,7 +181,7 @@ def content_download(handle: Handle, name: str, query: DataQuery = WHOLE) -> Dow
         stream.close()
         raise
     start, end = (0, status.st_size) if part is None else (part.first, part.last + 1)
-    chunks = _chunks(stream, end, start)
+    chunks = _chunks(stream, path, end, start)
     if handle.checksum and end - start == status.st_size:
         chunks = _checked(chunks, handle)
         chunks = iter((*chunks,)) if handle.size <= _DOWNLOAD_BLOCK_BYTES else chunks
@@ -242,8 +242,8 @@ def _refuse_size(handle: Handle, size: int) -> None:
         raise GoneError(f"{handle.location} has {size} bytes where {handle.size} were committed", hint=_CHANGED)
 
 
-def _chunks(stream: BinaryIO, size: int, start: int = 0) -> Iterator[bytes]:
-    with stream:
+def _chunks(stream: BinaryIO, path: str | Path, size: int, start: int = 0) -> Iterator[bytes]:
+    with stream, storage_errors("read", path):
         stream.seek(start)
         left = size - start
         while left and (block := stream.read(min(_DOWNLOAD_BLOCK_BYTES, left))):

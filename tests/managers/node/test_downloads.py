@@ -1,5 +1,7 @@
 """Contents as downloads: of many drops, of one, in parts, and by a pool of threads."""
 
+import errno
+import io
 import os
 import threading
 import zlib
@@ -30,6 +32,7 @@ from dropflow.data.storage_errors import fingerprint
 from dropflow.errors import GoneError, LinkError, RangeError, StorageError
 from dropflow.execution.content_location import Handle
 from managers.links import Sink, TransferResult, WantedContent
+from managers.node import downloads
 from managers.node.contents import SharedFile, stamp_of, still_there
 from managers.node.downloads import batch, content_download
 from managers.node.fetch_pool import FetchJob, FetchPool, PendingFetch
@@ -200,6 +203,28 @@ def test_the_whole_of_a_damaged_content_is_never_sent(tmp_path: Path) -> None:
         download = content_download(handle, "x", query)
         with pytest.raises(GoneError, match="CRC-32"):
             list(download.chunks)
+
+
+class _FailingFile(io.FileIO):
+    """A file on a disk that cannot read it."""
+
+    def readinto(self, _: object) -> int:
+        """Fail as a disk does, or a server whose file was replaced."""
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def test_a_content_that_the_disk_cannot_read_is_an_error_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error names the file, and the other contents of the request are sent."""
+    handle = _handle("file", tmp_path / "content", b"content")
+    monkeypatch.setattr(downloads, "open_file", lambda path: io.BufferedReader(_FailingFile(path)))
+
+    with pytest.raises(StorageError, match="content: Input/output error"):
+        content_download(handle, "x")
+    requests = (ContentRequest(row=0), ContentRequest(row=1))
+    records = [*batch(requests, (handle, Handle(body=b"1", size=1)).__getitem__)]
+    assert [type(record) for record in records] == [ContentError, ContentBegin, ContentPiece, ContentEnd]
 
 
 # Files of other nodes are believed to be there only if they are as they were committed.
