@@ -4,7 +4,7 @@ An application of a construct is a node, too, as in `translator.logical`; its `o
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import hypot
@@ -120,6 +120,8 @@ class DraftGraph:
     links: list[DraftLink] = field(default_factory=list)
     _names: set[str] = field(default_factory=set)
     """Names of nodes, also those before they were renamed, since ids are made from them."""
+    undo: list[Callable[[], object]] = field(default_factory=list)
+    """What takes back changes of handles by calls, if the call is refused after all."""
 
     def add(
         self,
@@ -226,10 +228,12 @@ class DraftGraph:
     @contextmanager
     def undone_on_error(self) -> Iterator[None]:
         """Remove what was added if an error is raised, so that a call can be corrected and made again in a notebook."""
-        nodes, links, names = len(self.nodes), len(self.links), set(self._names)
+        nodes, links, names, undo = len(self.nodes), len(self.links), set(self._names), len(self.undo)
         try:
             yield
         except BaseException:
+            while len(self.undo) > undo:
+                self.undo.pop()()
             del self.nodes[nodes:]
             del self.links[links:]
             self._names = names

@@ -599,6 +599,7 @@ def _connect_value(
         _refuse_other_type(graph, node, name, value.annotation, wanted)
         node.set("group_start", value=True)
         node.field(name, type="Object", usage="InputPort", description=_GROUP)
+        graph.drawing.undo.append(functools.partial(setattr, value, "is_used", value.is_used))
         value.is_used = True
     elif isinstance(value, Formula):
         node.set(name, value.text, value.type, kind="ApplicationArgument")

@@ -811,6 +811,7 @@ class Graph:
             copied = self._call_in(value.loop, function, (value,), {})
             copied.annotation = value.first.annotation
             value.copy = copied
+            self.drawing.undo.append(partial(setattr, value, "copy", None))
         return value.copy
 
     def copied(self, data: Data, name: str, *, inside: DraftNode | None, settings: dict[str, Any]) -> Data:

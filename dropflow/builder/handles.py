@@ -380,6 +380,7 @@ class CarriedValue:
     def add_reader(self, node: DraftNode, port: str) -> None:
         """Have an input of a node in the loop get the value from the iteration before."""
         self.readers.append((node, port))
+        self.first.graph.drawing.undo.append(self.readers.pop)
         if self._is_closed:
             self._carry(node, port)
 

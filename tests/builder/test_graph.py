@@ -832,6 +832,38 @@ def test_a_wrong_call_adds_nothing() -> None:
         assert repr(graph) == before
 
 
+def _plus(x: int, y: int) -> int:
+    return x + y
+
+
+def test_a_wrong_call_leaves_no_reader_of_what_is_carried(run: Run) -> None:
+    """Neither in the loop, nor behind it, where a copy of each iteration is made first."""
+    with Graph("again") as graph:
+        with graph.loop(iterations=3) as loop:
+            carried = loop.carry(1)
+            with pytest.raises(UsageError, match="expected int"):
+                graph.call(_plus, carried, "text")
+            loop.again(carried, graph.call(_plus, carried, 2))
+        with pytest.raises(UsageError, match="expected int"):
+            double(carried)
+        found = graph.call(_listed, carried)
+
+    assert run(graph).value(found) == [1, 3, 5]
+
+
+def test_a_wrong_call_does_not_use_a_group() -> None:
+    """A group-by needs a call that was accepted."""
+    with Graph("again") as graph:
+        with graph.each(graph.call(numbers, 3), copies=3) as number:
+            twice = double(number)
+        with (
+            pytest.raises(UsageError, match="no function uses the group"),
+            graph.group_by(twice) as group,
+            pytest.raises(UsageError, match="expected int"),
+        ):
+            total(group, offset="text")
+
+
 # Mistakes in programs.
 
 
