@@ -250,7 +250,7 @@ class LoadHistory:
         self._thread = threading.Thread(target=self._run, name=f"load of {node}", daemon=True)
 
     def start(self) -> None:
-        """Take the first sample soon, and then one every few seconds."""
+        """Take the first sample as soon as that takes no waiting, and then one every few seconds."""
         self._thread.start()
 
     def read(self) -> NodeHistory:
@@ -264,7 +264,7 @@ class LoadHistory:
             self._thread.join()
 
     def _run(self) -> None:
-        while not self._is_closed.wait(self._every if self._samples else 0.0):
+        while not self._is_closed.wait(self._every if self._samples else _SHORTEST):
             try:
                 self._samples.append(self._sample())
             except (OSError, DropflowError) as error:  # the disk is gone, or a session does not answer in time

@@ -165,6 +165,7 @@ def test_children_are_added_and_removed(client: Client) -> None:
         client.remove_child("http://127.0.0.1:9")
 
 
+@pytest.mark.slow
 def test_watching_waits_for_a_change(client: Client, manager: FakeManager) -> None:
     """A long poll ends when the session changes, and when its time is over."""
     version = client.session("running").version
@@ -176,6 +177,7 @@ def test_watching_waits_for_a_change(client: Client, manager: FakeManager) -> No
     poke.join()
 
 
+@pytest.mark.slow
 def test_events_end_with_the_session(client: Client, manager: FakeManager) -> None:
     """The first update is the present state, the last one the end."""
     updates = client.events("running")
@@ -376,6 +378,7 @@ def test_a_redirect_is_no_answer() -> None:
             assert found.value.where == server.url
 
 
+@pytest.mark.slow
 def test_a_silent_server_is_a_link_error() -> None:
     """A server that accepts and never answers raises a LinkError after the timeout."""
     with (
@@ -440,6 +443,7 @@ def test_large_bodies_are_compressed_for_other_hosts_only() -> None:
         assert int(headers["Content-Length"]) == sum(map(len, sent))
 
 
+@pytest.mark.slow
 def test_threads_share_a_bounded_pool_of_connections(manager: FakeManager) -> None:
     """All threads of a client share connections, and the client keeps at most eight idle ones."""
     with (

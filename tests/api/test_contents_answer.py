@@ -49,6 +49,7 @@ def _joined(records: Iterable[ContentRecord]) -> list[ContentRecord]:
     return found
 
 
+@pytest.mark.slow
 @given(records=RECORDS, size=st.integers(1, 50) | st.integers(1000, 100_000))
 def test_records_come_as_they_were_sent(records: list[ContentRecord], size: int) -> None:
     """The records do not depend on the chunks in which their bytes arrive; only pieces may be divided."""

@@ -79,6 +79,7 @@ def test_lines_are_selected(tmp_path: Path) -> None:
     assert _texts(log, drop="elsewhere") == _texts(log, node="n2") == _texts(log, oid="x") == []
 
 
+@pytest.mark.slow
 @given(
     counts=st.lists(st.integers(1, 30), min_size=1, max_size=5),
     limit=st.integers(1, 20),

@@ -107,6 +107,7 @@ def test_a_command_ends_where_the_ends_of_children_are_ignored(tmp_path: Path) -
         signal.signal(signal.SIGCHLD, former)
 
 
+@pytest.mark.slow
 def test_the_command_of_dropflow_does_not_ignore_the_ends_of_children() -> None:
     """Even if it is started by a process that does."""
     code = (
@@ -133,6 +134,7 @@ def test_stopping_a_command_ends_its_children(tmp_path: Path, soon: Callable[[Ca
     soon(lambda: _gone(int(output.body.split()[0])))
 
 
+@pytest.mark.slow
 def test_a_command_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     """Processes that ignore SIGTERM are killed after the grace period."""
     output = _Output(b"started\n")

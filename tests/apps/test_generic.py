@@ -542,6 +542,7 @@ def test_a_listener_takes_no_inputs(tmp_path: Path) -> None:
     assert "takes no inputs" in try_app(LISTENER, tmp_path, inputs=[Given("x", 1)]).failure.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("connected", [True, False])
 def test_a_cancelled_listener_ends(tmp_path: Path, free_port: int, *, connected: bool) -> None:
     """A cancelled listener ends, with or without a client."""

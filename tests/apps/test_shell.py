@@ -461,6 +461,7 @@ def test_bash_sees_the_value_itself(place: str) -> None:
     assert found == {value: f"{value}." for value in NASTY}
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), max_size=30))
 def test_any_text_survives_any_place(value: str) -> None:
@@ -642,6 +643,7 @@ def test_mpirun_is_used_if_it_is_installed(tmp_path: Path, monkeypatch: pytest.M
     assert (status, contents) == (SessionState.FINISHED, ["0 of 3\n1 of 3\n2 of 3\n"])
 
 
+@pytest.mark.slow
 def test_a_failed_rank_fails_the_job(tmp_path: Path) -> None:
     """If one rank ends with an error, the others are stopped, and the session fails with the status."""
     status, _ = mpi_run(job("[ $DROPFLOW_RANK = 1 ] && exit 7; sleep 60", launcher="none"), tmp_path / "run")

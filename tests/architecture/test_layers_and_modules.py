@@ -204,6 +204,7 @@ def test_every_lock_has_a_comment() -> None:
 _CODE = re.compile(r"DF\d{3}")
 
 
+@pytest.mark.slow
 def test_every_error_code_is_written_once() -> None:
     """A code such as DF105 is that of one class of errors; all other code names the class."""
     paths = [path for path in files(*PRODUCT) if _CODE.search((ROOT / path).read_text(encoding="utf-8"))]

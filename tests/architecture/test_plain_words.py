@@ -87,6 +87,7 @@ def test_constants_have_a_unit() -> None:
     assert found == []
 
 
+@pytest.mark.slow
 def test_words_are_plain() -> None:
     """No archaic or riddling phrase of the list is in the project."""
     found = [finding for path in _files() if str(path) not in _EXCEPTIONS for finding in _findings(path)]

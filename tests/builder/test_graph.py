@@ -441,6 +441,7 @@ def test_a_function_writes_files_and_directories_itself(run: Run) -> None:
         _write_tree()
 
 
+@pytest.mark.slow
 def test_a_program_changes_a_copy_of_its_input(run: Run) -> None:
     """A port for both directions: the command changes a private copy, which becomes the output at the port."""
     with Graph("in place") as graph:

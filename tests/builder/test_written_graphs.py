@@ -45,6 +45,7 @@ def test_a_saved_graph_has_the_drops_that_were_written(written: WrittenGraph) ->
         assert [problem for problem in translation.problems if problem.severity is Severity.ERROR] == []
 
 
+@pytest.mark.slow
 @_FEW
 @given(written_graphs())
 def test_a_saved_graph_keeps_the_rules_of_eagle(written: WrittenGraph) -> None:

@@ -43,6 +43,7 @@ def test_two_runs_are_compared(command: Command, tmp_path: Path) -> None:
     assert re.search(r"attempts, running in all .* x \d", answer.text)
 
 
+@pytest.mark.slow
 def test_two_sessions_are_compared(ask: Command) -> None:
     """The answer as JSON has the whole comparison, and whether the graphs are the same."""
     answer = ask("diff", "failed", "finished", "--output", "json")
@@ -77,6 +78,7 @@ def test_the_other_session_may_be_on_another_manager(
     assert "there is no such directory" in answer.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("typed", ["log {}", "times {}", "explain {} Greeting", "diff {} finished"])
 def test_a_directory_of_a_run_comes_before_a_session_of_the_environment(
     ask: Command, service: Service, typed: str
@@ -116,6 +118,7 @@ def test_a_run_has_a_signature(command: Command, tmp_path: Path) -> None:
     assert "same in DALiuGE's modes RERUN\n" in answer
 
 
+@pytest.mark.slow
 def test_a_drop_of_a_session_has_an_origin(ask: Command) -> None:
     """Its logical nodes and a page of its drops; a drop that is unknown is refused."""
     answer = ask("explain", "finished", "data 0", "--origin", "--limit", "2")
@@ -209,6 +212,7 @@ def test_a_validator_of_crates_finds_all_that_is_required(command: Command, exam
         assert "is a valid workflow-run-crate-0.5" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_crate_tells_where_reused_results_come_from(command: Command, examples: Path, tmp_path: Path) -> None:
     """Each result has the session and host that computed it, if it was another one."""
     pytest.importorskip("rocrate.rocrate")
@@ -258,6 +262,7 @@ def test_a_crate_has_the_provenance_of_every_drop(command: Command, examples: Pa
     assert all(one["startTime"] <= one["endTime"] for one in of(library.ProvActivity))
 
 
+@pytest.mark.slow
 def test_a_crate_is_signed_with_the_cluster_key(command: Command, examples: Path, tmp_path: Path) -> None:
     """Files that are changed, removed or added are named; another key or a forged signature is refused."""
     pytest.importorskip("rocrate.rocrate")

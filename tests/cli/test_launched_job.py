@@ -37,6 +37,7 @@ def _detail(**changes: object) -> SessionDetail:
     return msgspec.structs.replace(manager.session(manager.sessions()[0].session), **changes)
 
 
+@pytest.mark.slow
 def test_a_session_whose_nodes_do_not_answer_ends_its_job_in_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,6 +29,7 @@ from tests.cli.answers import Command
 NESTED = Path(__file__).resolve().parents[2] / "examples" / "nested-scatter-gather.graph"
 
 
+@pytest.mark.slow
 def test_quiet_prints_only_errors(command: Command, broken: Path) -> None:
     """They go to standard error; standard output stays empty."""
     assert command("check", NESTED, "--output", "quiet").err == ""

@@ -65,6 +65,7 @@ def tree(directory: Path) -> dict[str, bytes]:
     return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_a_failed_drop_fails_alike_outside_of_its_run(command: Command, failed: Path) -> None:
     """The replay has the same failure and log, exits with 1, and leaves the run as it was."""
     before = tree(failed)
@@ -146,6 +147,7 @@ def test_what_writes_to_a_store_is_not_replayed(tmp_path: Path, component: str, 
         replay_of_run(tmp_path / "run", "MAKE")
 
 
+@pytest.mark.slow
 def test_inputs_that_had_failed_are_no_failures_of_the_replay(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,6 +161,7 @@ def test_inputs_that_had_failed_are_no_failures_of_the_replay(
     assert any(one.endswith(": ERROR") for one in answer["inputs"])
 
 
+@pytest.mark.slow
 def test_inputs_that_are_gone_are_made_again(command: Command, failed: Path) -> None:
     """The applications that write them run first, and no others. The replay keeps them, also for its own replay."""
     answer = command("replay", failed, "inverse", "-o", "again")
@@ -187,6 +190,7 @@ def test_an_edited_function_is_given_back(
     assert command("retry", failed, "--set", f"Inverse.func_code={source}").status == 0
 
 
+@pytest.mark.slow
 def test_an_exported_replay_needs_nothing_else(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,6 +258,7 @@ def test_secrets_are_not_exported_unless_allowed(command: Command, secretive: Pa
         assert text in found.value.text
 
 
+@pytest.mark.slow
 def test_local_variables_are_reported_on_request(command: Command, secretive: Path) -> None:
     """Those of the function that raised, without values of secrets; the run that did not ask has none."""
     told = command("explain", secretive, "login").text
@@ -272,6 +277,7 @@ def test_local_variables_are_reported_on_request(command: Command, secretive: Pa
     assert "hunter2" not in json.dumps(asked)
 
 
+@pytest.mark.slow
 def test_many_local_variables_are_shortened() -> None:
     """Their number and length are bounded, modules and functions are left out, and nothing of theirs raises."""
 

@@ -96,6 +96,7 @@ def test_a_token_of_any_signs_is_whole_in_the_address_for_the_browser() -> None:
     assert browser_url("http://h:1", "aZ9-_") == "http://h:1/login#aZ9-_"
 
 
+@pytest.mark.slow
 def test_other_users_do_not_see_the_token_or_the_key(node: Running) -> None:
     """They are in no arguments and no environment of a process, and only the owner can read their files."""
     key = node.home / "config" / "dropflow" / "cluster.key"

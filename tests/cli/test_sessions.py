@@ -38,6 +38,7 @@ def test_sessions_are_listed_the_youngest_first(ask: Command) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_sessions_show_their_users(ask: Command, manager: FakeManager) -> None:
     """The list has a column of users if a session has one, and so has what is shown of a session."""
     assert " user " not in ask("sessions").text
@@ -68,6 +69,7 @@ def test_only_a_session_without_open_drops_is_settled_to_100_percent() -> None:
     assert [line.partition(" %")[0].split()[-1] for line in lines] == ["99", "100"]
 
 
+@pytest.mark.slow
 def test_json_output_is_one_object(ask: Command) -> None:
     """With --output json there is one object with `ok`, and nothing on standard error."""
     for arguments in (["sessions"], ["nodes"], ["watch", "running", "--once"], ["log", "failed", "fan_a_0-0"]):
@@ -94,6 +96,7 @@ def test_a_session_is_shown_with_its_root_causes(ask: Command, manager: FakeMana
     assert f"dropflow log failed {failure.drop}" in answer.text
 
 
+@pytest.mark.slow
 def test_an_unknown_session_is_bad_input(ask: Command) -> None:
     """The exit status is 2, and the message names the session."""
     for command in ("watch", "watch --once", "cancel", "delete", "fetch"):
@@ -108,6 +111,7 @@ def test_a_running_session_has_not_failed(ask: Command) -> None:
     assert ask("watch", "running", "--once").status == 0
 
 
+@pytest.mark.slow
 def test_a_session_is_paused_and_resumed(ask: Command, manager: FakeManager) -> None:
     """The answers have the state; a session that runs stays as it is, so that the command may be repeated."""
     assert ask("pause", "running").text == "running: PAUSED\n"
@@ -178,6 +182,7 @@ def test_drops_whose_node_does_not_answer_are_named(
     assert "n2 does not answer" in answer.text
 
 
+@pytest.mark.slow
 def test_sessions_can_be_cancelled_and_deleted(ask: Command, manager: FakeManager) -> None:
     """The answer to `cancel` has the reason; a deleted session is not listed."""
     cancelled = ask("cancel", "running", "--reason", "it rains")
@@ -209,6 +214,7 @@ def test_cancel_reports_nodes_that_do_not_answer(ask: Command, manager: FakeMana
 # ``dropflow nodes``.
 
 
+@pytest.mark.slow
 def test_nodes_are_listed_with_their_load(ask: Command) -> None:
     """There is one line a node; the exit status is 0 if all are alive."""
     answer = ask("nodes")
@@ -219,6 +225,7 @@ def test_nodes_are_listed_with_their_load(ask: Command) -> None:
     assert lines[3] == "2 nodes on 1 host with 2 cores"  # they share its two processors
 
 
+@pytest.mark.slow
 def test_a_node_that_does_not_answer_keeps_its_address(ask: Command, manager: FakeManager) -> None:
     """The reason is behind the address, which is needed to start the node again."""
     url = "http://node-2:18002"
@@ -262,6 +269,7 @@ def test_a_cancelled_session_is_resumed(ask: Command, manager: FakeManager) -> N
     assert manager.session("cancelled").status == "RUNNING"
 
 
+@pytest.mark.slow
 def test_failed_drops_are_tried_again(ask: Command, manager: FakeManager) -> None:
     """All of them, or those that are named; others are refused."""
     refused = ask("retry", "failed", "fan_a_0-2")
@@ -315,6 +323,7 @@ def test_what_cannot_be_continued_is_refused(ask: Command, arguments: tuple[str,
     assert why in answer.err
 
 
+@pytest.mark.slow
 def test_a_path_is_a_directory(ask: Command, tmp_path: Path) -> None:
     """It never reaches a manager, and a name without a directory does."""
     missing = ask("resume", f"{tmp_path}/none")
@@ -344,6 +353,7 @@ def test_the_log_is_printed_unchanged(ask: Command, manager: FakeManager) -> Non
     assert ask("log", "failed", "fan_a_0-0").out == wanted
 
 
+@pytest.mark.slow
 def test_the_log_of_a_run_is_read_from_its_directory(ask: Command, tmp_path: Path) -> None:
     """Filters, the log of one drop and --follow are those of a session. No manager is asked."""
     builder = GraphBuilder("said")
@@ -374,6 +384,7 @@ def _lines(*texts: str, level: str = "INFO", drop: str = "fan_a_0-0", node: str 
     ]
 
 
+@pytest.mark.slow
 def test_the_log_of_a_session_has_time_level_node_and_drop(ask: Command, manager: FakeManager) -> None:
     """Each line, the oldest first, in as many requests as it takes."""
     manager.print_lines("finished", _lines(*(str(number) for number in range(4_500))))
@@ -383,6 +394,7 @@ def test_the_log_of_a_session_has_time_level_node_and_drop(ask: Command, manager
     assert [line.rpartition(" ")[2] for line in printed] == [str(number) for number in range(4_500)]
 
 
+@pytest.mark.slow
 def test_lines_are_selected(ask: Command, manager: FakeManager) -> None:
     """By text, level, drops, node, the drop, and their number from the end."""
     manager.print_lines("finished", [*_lines("one", "two"), *_lines("three", level="ERROR", drop="fan_a_0-1")])
@@ -399,6 +411,7 @@ def test_lines_are_selected(ask: Command, manager: FakeManager) -> None:
     assert texts("fan_a_0-0", "-n", "5") == ["one", "two"]
 
 
+@pytest.mark.slow
 def test_following_ends_with_the_session(ask: Command, manager: FakeManager) -> None:
     """What was written until the end of the session is printed; as JSON, each line is an object of its own."""
     manager.print_lines("finished", _lines("one", "two"))
@@ -408,6 +421,7 @@ def test_following_ends_with_the_session(ask: Command, manager: FakeManager) -> 
     assert [msgspec.json.decode(line)["text"] for line in answer.out.splitlines()] == ["one", "two"]
 
 
+@pytest.mark.slow
 def test_following_goes_on_while_the_manager_is_away(
     ask: Command, manager: FakeManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -458,6 +472,7 @@ def test_an_answer_in_json_names_nodes_that_do_not_answer(ask: Command, manager:
     assert [record["text"] for record in answer.json["records"]] == ["one"]
 
 
+@pytest.mark.slow
 def test_nodes_that_do_not_answer_are_named(ask: Command, manager: FakeManager) -> None:
     """The lines of the others are printed, and the exit status is 1."""
     page = LogPage(lines=tuple(_lines("one")), newer="a:1", missing=("far",))

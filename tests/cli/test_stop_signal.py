@@ -34,6 +34,7 @@ def start(then: str = "pass", *arguments: str, pass_fds: Sequence[int] = ()) -> 
     return process
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_first_signal_requests_a_clean_end(number: signal.Signals) -> None:
     """The process ends with 0."""
@@ -43,6 +44,7 @@ def test_the_first_signal_requests_a_clean_end(number: signal.Signals) -> None:
     assert process.returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_second_signal_ends_the_process(number: signal.Signals) -> None:
     """A clean end that hangs is aborted, with status 128 plus the signal, after the given function was called."""
@@ -55,6 +57,7 @@ def test_the_second_signal_ends_the_process(number: signal.Signals) -> None:
     assert process.returncode == 128 + number
 
 
+@pytest.mark.slow
 def test_the_end_of_the_parent_requests_a_clean_end() -> None:
     """It closes the pipe."""
     reader, writer = os.pipe()
@@ -65,6 +68,7 @@ def test_the_end_of_the_parent_requests_a_clean_end() -> None:
     assert process.returncode == 0
 
 
+@pytest.mark.slow
 def test_signal_handlers_are_restored() -> None:
     """After the with statement, SIGTERM has its default effect."""
     script = SCRIPT.format(then="pass") + "print('behind', flush=True)\nthreading.Event().wait()\n"

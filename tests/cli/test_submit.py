@@ -34,6 +34,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 NODES = ("a", "b", "c")
 
 
+@pytest.mark.slow
 def test_each_node_gets_one_part(ask: Command, manager: FakeManager) -> None:
     """The graph has as many parts as nodes are alive."""
     answer = ask("submit", EXAMPLES / "nested-scatter-gather.graph", "--name", "mine", "--output", "json")
@@ -42,6 +43,7 @@ def test_each_node_gets_one_part(ask: Command, manager: FakeManager) -> None:
     assert set(manager.graph("mine").places) == {"node-1", "node-2"}
 
 
+@pytest.mark.slow
 def test_random_parts_depend_on_the_seed(ask: Command, manager: FakeManager) -> None:
     """With --random, equal seeds give equal parts."""
     graph = EXAMPLES / "nested-scatter-gather.graph"
@@ -87,6 +89,7 @@ def test_wait_for_a_failed_session(ask: Command, manager: FakeManager) -> None:
     assert "no sky" in answer.text
 
 
+@pytest.mark.slow
 def test_wait_while_the_manager_is_away(ask: Command, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     """The manager is asked again; the exit status is 3 if it does not answer for too long."""
     follow = watch.follow
@@ -103,6 +106,7 @@ def test_wait_while_the_manager_is_away(ask: Command, service: Service, monkeypa
     assert "away for 0.5 s" in answer.err
 
 
+@pytest.mark.slow
 def test_a_manager_that_takes_connections_and_never_answers_is_given_up(ask: Command) -> None:
     """The patience of the user counts, and not the longer time that a request may take."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -113,6 +117,7 @@ def test_a_manager_that_takes_connections_and_never_answers_is_given_up(ask: Com
     assert "no answer for 1 s" in answer.err
 
 
+@pytest.mark.slow
 def test_a_bad_session_name_is_refused_before_anything_is_sent(ask: Command, manager: FakeManager) -> None:
     """A name that is not a safe path segment is bad input."""
     before = len(manager.sessions())
@@ -123,6 +128,7 @@ def test_a_bad_session_name_is_refused_before_anything_is_sent(ask: Command, man
     assert len(manager.sessions()) == before
 
 
+@pytest.mark.slow
 def test_nodes_that_are_not_alive_are_reported(ask: Command, manager: FakeManager) -> None:
     """A lost node gets nothing, and a note has its name and why."""
     manager.set_node(NodeInfo(name="gone", state="lost", text="silent for 20 s"))
@@ -160,6 +166,7 @@ def test_a_node_lost_while_the_graph_is_planned_is_left_out(
     assert set(manager.graph("mine").places) == {"node-1"}
 
 
+@pytest.mark.slow
 def test_a_node_that_only_the_manager_knows_to_be_lost_is_left_out(
     ask: Command, manager: FakeManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,6 +188,7 @@ def test_a_node_that_only_the_manager_knows_to_be_lost_is_left_out(
     assert set(manager.graph("mine").places) == {"node-1"}
 
 
+@pytest.mark.slow
 def test_nodes_of_the_user_are_not_exchanged(
     ask: Command, manager: FakeManager, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -201,6 +209,7 @@ def test_nodes_of_the_user_are_not_exchanged(
     assert "'node-2' is suspect: nothing listens there" in answer.err
 
 
+@pytest.mark.slow
 def test_options_of_plans(ask: Command, manager: FakeManager) -> None:
     """They are those of ``dropflow partition``; a deadline that cannot be kept refuses the graph before it is sent."""
     before = len(manager.sessions())

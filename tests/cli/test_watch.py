@@ -71,6 +71,7 @@ def cluster(manager: FakeManager, service: Service, monkeypatch: pytest.MonkeyPa
         yield made
 
 
+@pytest.mark.slow
 def test_a_session_is_followed_to_its_end(ask: Command, cluster: Cluster) -> None:
     """The command ends when the session ends, with the exit status for the session."""
     cluster.later(0.2, cluster.manager.complete, "running")
@@ -107,6 +108,7 @@ def test_a_manager_that_is_away_is_asked_again(ask: Command, cluster: Cluster, *
     assert answer.text.startswith("FINISHED")
 
 
+@pytest.mark.slow
 def test_a_manager_that_was_never_there(ask: Command, cluster: Cluster) -> None:
     """It is asked again for the patience of the caller; then the exit status is 3."""
     cluster.stop()
@@ -201,6 +203,7 @@ def test_an_unknown_state_is_reported(ask: Command, cluster: Cluster) -> None:
     assert answer.text.startswith("FINISHED")
 
 
+@pytest.mark.slow
 def test_what_a_session_waits_for_is_printed_once(ask: Command, cluster: Cluster) -> None:
     """A session that cannot go on, such as without a majority of its nodes, says why while it runs."""
     cluster.manager.hold("running", "1 of 3 voters answer, 2 are needed")
@@ -210,6 +213,7 @@ def test_what_a_session_waits_for_is_printed_once(ask: Command, cluster: Cluster
     assert (answer.status, answer.err.count("session running: 1 of 3 voters answer, 2 are needed")) == (0, 1)
 
 
+@pytest.mark.slow
 def test_a_session_that_is_deleted_meanwhile(ask: Command, cluster: Cluster) -> None:
     """It existed when the command began, so this is not bad input, but an unknown end."""
     cluster.later(0.5, cluster.manager.delete, "running")

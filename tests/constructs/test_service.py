@@ -112,6 +112,7 @@ def test_a_service_runs_while_it_is_used(tmp_path: Path, runner: str) -> None:
         assert not Path("/proc", pid.read_text().strip()).exists()
 
 
+@pytest.mark.slow
 def test_a_failed_user_fails_the_session_and_the_service_is_stopped(tmp_path: Path) -> None:
     """The session fails with the user, and no process is left."""
     assert run(graph_of(SERVE, "exit 3"), tmp_path / "run") is SessionState.FAILED
@@ -138,6 +139,7 @@ def test_a_service_that_ends_by_itself_fails_the_session(tmp_path: Path, serve: 
     assert text in (tmp_path / "run" / "summary.json").read_text()
 
 
+@pytest.mark.slow
 def test_a_service_that_is_not_ready_in_time_is_stopped(tmp_path: Path) -> None:
     """The error names the file that is still empty; the process has ended."""
     drawing = drawn("echo $$ > pid; : > {address}; sleep 60")
@@ -153,6 +155,7 @@ def test_a_service_that_is_not_ready_in_time_is_stopped(tmp_path: Path) -> None:
     assert not Path("/proc", (tmp_path / "run" / "files" / "pid").read_text().strip()).exists()
 
 
+@pytest.mark.slow
 def test_a_question_that_gets_no_answer_ends_with_the_time_to_start(tmp_path: Path) -> None:
     """A command in `ready` that waits for the service without end does not keep the service from failing."""
     fields = {"command": "exec sleep 60", "ready": "sleep 60", "start_timeout": 0.5}
@@ -214,6 +217,7 @@ def test_a_service_is_a_command() -> None:
     assert codes(drawing) == ["LG032"]
 
 
+@pytest.mark.slow
 def test_the_output_of_a_service_is_in_the_log_of_its_drop(tmp_path: Path) -> None:
     """Also if the id of the drop is no name of a file."""
     template = Template(

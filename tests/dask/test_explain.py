@@ -49,6 +49,7 @@ def test_initial_tasks_are_balanced_to_one(nodes: int, chunks: int) -> None:
     assert max(initial) - min(initial) <= 1
 
 
+@pytest.mark.slow
 def test_each_step_can_be_switched() -> None:
     """Steps are on by default, and switched by arguments and by dask's configuration."""
     x = _sum_of_two()

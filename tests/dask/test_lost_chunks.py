@@ -287,6 +287,7 @@ def _histories(draw: st.DrawFn) -> list[tuple[dict[Hashable, list[Hashable]], li
     return history
 
 
+@pytest.mark.slow
 @given(_histories(), st.data())
 def test_values_stay_the_same(
     history: list[tuple[dict[Hashable, list[Hashable]], list[int]]], data: st.DataObject

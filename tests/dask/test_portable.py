@@ -86,6 +86,7 @@ def _values(tasks: TranslatedGraph, directory: Path) -> Mapping[Hashable, Any]:
     return values
 
 
+@pytest.mark.slow
 def test_arrays_and_bags_have_their_values(tmp_path: Path) -> None:
     """Chunks, constants and partitions pass through contents of drops."""
     base = np.arange(64.0).reshape(8, 8)
@@ -126,6 +127,7 @@ def test_keys_of_any_form_find_their_inputs(tmp_path: Path, keys: list[Hashable]
     assert found == {key: expected[key] for key in wanted}
 
 
+@pytest.mark.slow
 def test_code_travels_once_for_each_template() -> None:
     """A function, and an array, that all tasks of a template use are pickled once, however many tasks there are."""
     table = np.arange(10_000.0)

@@ -215,6 +215,7 @@ def test_values_of_a_late_node(
     assert connections.count == 3
 
 
+@pytest.mark.slow
 def test_persisted_chunks_of_a_late_manager(
     connections: Connections, manager: LateManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:

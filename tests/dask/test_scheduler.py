@@ -36,6 +36,7 @@ def _raise(_: Any) -> Any:
     raise _Unusual(1, 2)
 
 
+@pytest.mark.slow
 def test_collections_have_the_values_of_dask(runner: str) -> None:
     """Arrays, bags and delayed functions have the values that dask's own scheduler computes."""
     x = da.arange(64, chunks=8).reshape(8, 8)

@@ -237,6 +237,7 @@ def test_a_released_value_has_no_file(temporary: Path) -> None:
     assert [path for path in temporary.rglob("*") if path.is_file()] == [path for path in files if path.name == "3"]
 
 
+@pytest.mark.slow
 def test_a_directory_that_cannot_be_written(temporary: Path) -> None:
     """The computation ends with an error that names the directory."""
     with (

@@ -203,6 +203,7 @@ def test_wrong_credentials_are_an_error(node: Node, slot: Slots, server: str, mo
         store_for(_table(node, f"postgresql+psycopg://me@127.0.0.1:{port}/postgres")).initial(slot())
 
 
+@pytest.mark.slow
 def test_fields_are_checked_before_anything_runs(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """No table, a URL of no database, a password in the graph, and a package that is missing."""
     for fields, text in (
@@ -228,6 +229,7 @@ def test_the_fields_of_daliuge_name_a_database(node: Node) -> None:
     assert store_for(template).shared_name.startswith(f"rdbms:postgresql+psycopg://{getpass.getuser()}@h/")
 
 
+@pytest.mark.slow
 def test_a_graph_fills_and_reads_a_table(tmp_path: Path) -> None:
     """By default it is in an SQLite file of the session; programs read and write JSON."""
     builder = GraphBuilder("g")

@@ -148,6 +148,7 @@ def test_processes_read_while_another_writes(written: Written) -> None:
     assert [process.communicate("go\n", timeout=SECONDS)[0] for process in processes] == ["x" * 100_000] * 3
 
 
+@pytest.mark.slow
 def test_a_commit_between_two_reads_is_not_an_error(tmp_path: Path, readers: ThreadPoolExecutor) -> None:
     """Readers that start during the commit find the content under the old or the new name."""
     for number in range(40):

@@ -369,6 +369,7 @@ def available(graph: PhysicalGraph, left: FrozenSession) -> np.ndarray[tuple[int
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(graphs(most=12), st.integers(0, 2**32))
 def test_a_session_continues_alike_in_its_process_and_from_its_directory(graph: PhysicalGraph, seed: int) -> None:

@@ -116,6 +116,7 @@ def test_a_restart_does_not_use_up_a_try() -> None:
     assert core.drops.state(b) is DropState.ERROR
 
 
+@pytest.mark.slow
 def test_a_whole_chain_starts_over() -> None:
     """Readers of what an aborted attempt wrote are aborted too, through a chain of any length."""
     length = 300

@@ -268,6 +268,7 @@ def play_with_interruptions(
     return world, expected_states(graph, fails=fails, leaves_out=leaves_out)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(graphs(), st.data())
 def test_interruptions_do_not_change_the_outcome(graph: PhysicalGraph, data: st.DataObject) -> None:

@@ -375,6 +375,7 @@ def test_an_incomplete_journal_is_a_note(tmp_path: Path, monkeypatch: pytest.Mon
     assert ["the journal is not complete" in note for note in result.notes] == [True]
 
 
+@pytest.mark.slow
 def test_any_damaged_byte_of_a_journal_is_noticed(tmp_path: Path) -> None:
     """Every byte is covered by a checksum: a damaged journal is refused, or read up to the damage at its end."""
     path = tmp_path / "journal.dfj"

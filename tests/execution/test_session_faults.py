@@ -267,6 +267,7 @@ def test_chains_change_no_result(data: st.DataObject, graph: PhysicalGraph) -> N
     assert fused[1].session.attempts().running == 0
 
 
+@pytest.mark.slow
 @given(data=st.data(), graph=chained())
 def test_chains_can_be_paused_and_drops_of_them_cancelled(data: st.DataObject, graph: PhysicalGraph) -> None:
     """Whatever is cancelled, and whenever the session pauses, every drop settles, and each is committed once."""

@@ -71,6 +71,7 @@ def test_a_graph_is_read_from_a_stream(graph: PhysicalGraph) -> None:
     assert _meaning(read_pg_stream(io.BytesIO(stream.getvalue()), name="x")) == _meaning(graph)
 
 
+@pytest.mark.slow
 @given(graphs())
 def test_partitions_are_written_as_nodes(graph: PhysicalGraph) -> None:
     """Drops of one part have the same node, a placeholder or a place, and are one part when read again."""
@@ -218,6 +219,7 @@ def test_inputs_keep_the_order_in_which_they_are_declared() -> None:
     assert len(graph.templates) == 3
 
 
+@pytest.mark.slow
 def test_many_inputs_in_another_order_are_read() -> None:
     """The time does not grow with the square of the inputs that are not in the order of the drops."""
     names = [f"d{number}" for number in range(20_000)]

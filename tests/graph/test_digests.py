@@ -124,6 +124,7 @@ def test_other_consumers_of_a_content_do_not_count() -> None:
     assert reader("x") == reader("x", "y") == reader("y", "z", "x")
 
 
+@pytest.mark.slow
 def test_each_index_has_its_own_digest() -> None:
     """Copies of a scatter and iterations of a loop differ, whatever the shape; the copies of a larger scatter stay."""
     for graph in (fan(2_000), chain(2_000), chains(2_000, 20)):

@@ -94,6 +94,7 @@ def test_drops_keep_their_properties_in_a_slice(graph: PhysicalGraph) -> None:
             assert one.drop[near.neighbour[here]].tolist() == back.neighbour[whole].tolist()
 
 
+@pytest.mark.slow
 @given(graphs(), st.data())
 def test_a_slice_with_given_first_rows_describes_the_same_drops(graph: PhysicalGraph, data: st.DataObject) -> None:
     """Given rows come first; whatever their order, each drop keeps its properties and the order of its neighbours."""
@@ -314,6 +315,7 @@ def test_violations_are_those_of_a_search(copies: int, ranks: int, data: st.Data
         }
 
 
+@pytest.mark.slow
 @given(st.integers(1, 3), st.integers(1, 3))
 def test_groups_survive_the_json_of_daliuge(copies: int, ranks: int) -> None:
     """A graph that was written and read has the same groups, so that it can be partitioned after that, too."""

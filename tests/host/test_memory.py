@@ -111,6 +111,7 @@ def test_memory_that_a_user_gives_counts_for_the_process_and_those_it_starts(tmp
     assert [found.pressure() for found in (low, full, other)] == [Pressure.LOW, Pressure.ATTEMPTS, Pressure.LOW]
 
 
+@pytest.mark.slow
 def test_files_in_shared_memory_count_as_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a limit that a user gives, those of the sessions of the process, and not of sessions named like it."""
     monkeypatch.setattr(module, "_SHARED_MEMORY", tmp_path)

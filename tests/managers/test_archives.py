@@ -108,6 +108,7 @@ def test_an_archive_has_all_results(format_: str) -> None:
     assert _read(data, format_) == wanted
 
 
+@pytest.mark.slow
 @given(
     contents=st.lists(st.binary(max_size=2_000), min_size=1, max_size=6),
     names=st.lists(st.text(min_size=1, max_size=150), min_size=6, max_size=6, unique=True),

@@ -150,6 +150,7 @@ def test_anything_but_a_ready_line_is_a_failure(program: str, why: str) -> None:
     assert daemon.manager("node").pid is None
 
 
+@pytest.mark.slow
 def test_a_process_that_is_not_ready_in_time_is_killed() -> None:
     """The error names how long it was waited for."""
     program = "import threading; threading.Event().wait(600)"
@@ -161,6 +162,7 @@ def test_a_process_that_is_not_ready_in_time_is_killed() -> None:
     assert not [child for child in psutil.Process().children() if program in child.cmdline()]
 
 
+@pytest.mark.slow
 def test_a_process_that_ignores_sigterm_is_killed() -> None:
     """`stop` sends SIGKILL after the time limit."""
     daemon = Daemon("d", command=_fake(_IGNORING), stop_seconds=0.2)

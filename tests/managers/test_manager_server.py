@@ -117,6 +117,7 @@ def test_signed_requests_are_admitted(service: Service) -> None:
         assert client.info().role == "node"
 
 
+@pytest.mark.slow
 def test_the_key_of_a_user_does_what_people_do(manager: FakeManager, tmp_path: Path) -> None:
     """Of all routes that may change something, it is enough for the sessions, and not for nodes and managers."""
     served = Service(manager, token=TOKEN, secret=SECRET, users=UserFiles.beside(tmp_path / "cluster.key"))

@@ -132,6 +132,7 @@ def harness() -> Iterator[Harness]:
         yield opened
 
 
+@pytest.mark.slow
 def test_jobs_wait_for_threads_that_the_system_refuses(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """No job is lost, and as many of them run at a time as before."""
     start, refused = threading.Thread.start, iter("ab")
@@ -295,6 +296,7 @@ def test_calls_run_in_parallel() -> None:
     assert all(result.error is None for result in results.values())
 
 
+@pytest.mark.slow
 def test_a_call_that_hangs_is_late() -> None:
     """At the deadline the other calls have their results."""
     free = threading.Event()

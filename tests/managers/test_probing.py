@@ -188,6 +188,7 @@ def test_a_server_that_is_not_a_manager_is_reported(keys: tuple[ClusterKey, Clus
     assert paths == ["moved", "secret"]
 
 
+@pytest.mark.slow
 def test_silent_addresses_end_at_the_time_limit(keys: tuple[ClusterKey, ClusterKey], servers: Servers) -> None:
     """Silent sockets and slow name servers are reported, and do not affect other addresses."""
     hang, over = threading.Event(), threading.Event()
@@ -251,6 +252,7 @@ def test_the_number_of_probes_is_limited(keys: tuple[ClusterKey, ClusterKey]) ->
     assert not prober.probe(request)[0].ok
 
 
+@pytest.mark.slow
 def test_no_thread_or_socket_is_left_behind(keys: tuple[ClusterKey, ClusterKey], servers: Servers) -> None:
     """The number of file descriptors is the same after many probes."""
     prober, links = Prober("a", keys[0]), servers.links("b", keys[0])

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -201,16 +202,22 @@ ROOT = Path(palettes.__file__).parents[1]
 NAMES = ("builtin.palette", "template.palette", "radio.palette")
 
 
+@cache
+def palette_files() -> dict[str, bytes]:
+    """The palettes, built once for all tests."""
+    return built_files()
+
+
 def palette(name: str) -> dict[str, Any]:
     """A built palette, parsed."""
-    document: dict[str, Any] = json.loads(built_files()[name])
+    document: dict[str, Any] = json.loads(palette_files()[name])
     return document
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_committed_palette_is_fresh(name: str) -> None:
     """The file is what the definitions say: run ``dropflow palette build`` after changing one."""
-    assert (ROOT / "palettes" / name).read_bytes() == built_files()[name]
+    assert (ROOT / "palettes" / name).read_bytes() == palette_files()[name]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -107,6 +107,7 @@ def _directory(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_directory_of_files_is_one_table(tmp_path: Path) -> None:
     """Names of folders are columns; files are read in their order, and only as many as are needed."""
     folder = _directory(tmp_path / "table")

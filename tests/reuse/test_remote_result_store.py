@@ -68,6 +68,7 @@ def _cache(*words: str) -> Result:
     return CliRunner().invoke(commands, ["cache", *words, "--output", "json"])
 
 
+@pytest.mark.slow
 def test_another_host_takes_results_from_an_address(story: Story) -> None:
     """All of them; and what it computes after an edit, the first host takes again."""
     assert story.run() == ("is 18", set())
@@ -77,12 +78,14 @@ def test_another_host_takes_results_from_an_address(story: Story) -> None:
     assert story.run() == ("is 19", set())
 
 
+@pytest.mark.slow
 def test_attempts_ask_the_address(story: Story) -> None:
     """An application that was changed and gives the same bytes ends the wave, also with the results of another host."""
     story.helpers.write_text("def scaled(x):\n    return x * 3\n")
     assert story.run() == ("is 18", {"Rms"})
 
 
+@pytest.mark.slow
 def test_a_damaged_content_at_an_address_is_replaced(story: Story, address: str) -> None:
     """It is never used, and the run that computes it again repairs the address."""
     (path,) = _contents(address)
@@ -106,6 +109,7 @@ def test_a_damaged_copy_does_not_remove_the_content_at_its_address(address: str,
     assert ResultStore(address).is_there(StoredContent("bytes", digest, len(content)))
 
 
+@pytest.mark.slow
 def test_the_store_at_an_address_is_counted_checked_and_pruned(story: Story, address: str) -> None:
     """``dropflow cache`` counts what is at the address, removes what is damaged, and what was written first."""
     (path,) = _contents(address)
@@ -120,6 +124,7 @@ def test_the_store_at_an_address_is_counted_checked_and_pruned(story: Story, add
     assert story.run() == ("is 18", ALL)
 
 
+@pytest.mark.slow
 def test_a_store_that_goes_away_costs_one_wait(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
     """The run computes what it cannot take, and asks the store no more; logs of drops say what is not stored."""
     asked, check = [], ResultStore.check

@@ -183,6 +183,7 @@ def test_another_version_of_a_package_runs_what_imports_it(story: Story, monkeyp
     assert story.run() == ("is 18", {"Read"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"x" * path.stat().st_size)])
 def test_a_content_that_is_gone_or_damaged_is_made_again(
     story: Story, store: Path, damage: Callable[[Path], None]
@@ -194,12 +195,14 @@ def test_a_content_that_is_gone_or_damaged_is_made_again(
     assert ResultStore(store).verify().damaged == ()
 
 
+@pytest.mark.slow
 def test_records_that_this_user_has_not_written_are_not_used(story: Story, tmp_path: Path) -> None:
     """A result can be a pickle, so a record counts only with the key of this user."""
     (tmp_path / "config" / "dropflow" / "results.key").unlink()
     assert story.run() == ("is 18", ALL)
 
 
+@pytest.mark.slow
 def test_hosts_with_the_same_cluster_key_share_results(story: Story, tmp_path: Path) -> None:
     """What was signed with it is used by all who have it, whatever their own keys are; and never with another one."""
     config = tmp_path / "config" / "dropflow"
@@ -222,6 +225,7 @@ def test_a_deleted_result_is_put_back(story: Story) -> None:
     assert story.run() == ("is 18", set())
 
 
+@pytest.mark.slow
 def test_an_explanation_says_why_an_application_ran(story: Story) -> None:
     """It names what differs from the last time, and why others always run; nothing of the first run."""
 
@@ -331,6 +335,7 @@ def test_a_forecast_leaves_out_a_branch_that_is_not_taken(tmp_path: Path) -> Non
     assert [(one.node, one.runs, one.waits) for one in found if one.runs or one.waits] == []
 
 
+@pytest.mark.slow
 def test_one_more_copy_of_a_scatter_is_computed_alone(tmp_path: Path) -> None:
     """The others have the inputs that they had."""
     results = []
@@ -399,6 +404,7 @@ def test_the_order_of_inputs_counts(tmp_path: Path) -> None:
     assert results[2][1] == set()
 
 
+@pytest.mark.slow
 def test_a_container_image_counts(tmp_path: Path) -> None:
     """Its name, tag and digest are in the key; how much memory it gets is not."""
     keys = []
@@ -465,6 +471,7 @@ def _why(story: Story) -> dict[str, tuple[int, int, int, str]]:
 TAKEN = (0, 0, 1, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("edit", "node", "reason"),
     [

@@ -228,6 +228,7 @@ def test_attempts_wait_while_memory_is_nearly_used_up(tmp_path: Path, monkeypatc
     assert [len(names) for names in _most_at_a_time(graph, tmp_path)] == [1] * 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chain", ["A{0} -> b{0}", "a{0} -> A{0} -> b{0}"])
 @pytest.mark.parametrize("kind", ["inline", "threads", "processes"])
 def test_attempts_begin_in_the_order_of_their_priorities(kind: str, chain: str, tmp_path: Path) -> None:

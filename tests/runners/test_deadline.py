@@ -112,6 +112,7 @@ def test_a_thread_can_be_traced_after_it_was_interrupted() -> None:
     assert traced.stdout.strip() == "returned"
 
 
+@pytest.mark.slow
 def test_the_limit_includes_formatting_the_exception(bench: Bench) -> None:
     """An exception whose `__str__` does not return is interrupted like the application itself."""
 
@@ -250,6 +251,7 @@ def test_a_timeout_among_the_application_arguments_limits_attempts(
     assert time_limit(with_time_limit(template)) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["inline", "threads", "processes"])
 def test_every_runner_applies_a_limit_among_the_application_arguments(tmp_path: Path, kind: str) -> None:
     """The attempt is stopped with every runner."""
@@ -374,6 +376,7 @@ def test_a_line_of_the_log_is_not_interrupted(bench: Bench, monkeypatch: pytest.
     ]
 
 
+@pytest.mark.slow
 def test_an_import_is_not_interrupted(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The exception comes after the import: half an import of a compiled module cannot be repeated."""
     monkeypatch.syspath_prepend(tmp_path)

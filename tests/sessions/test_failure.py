@@ -196,6 +196,7 @@ def test_unsafe_names_are_refused(name: str) -> None:
     assert not is_session_name(name)
 
 
+@pytest.mark.slow
 @given(
     st.text(min_size=1, max_size=30).filter(is_session_name), st.text(min_size=1, max_size=30).filter(is_session_name)
 )
@@ -366,6 +367,7 @@ def test_foreign_text_is_short_and_without_controls(text: str, longest: int) -> 
     assert not [letter for letter in found if letter in _TURNING or unicodedata.category(letter) in ("Cc", "Cs")]
 
 
+@pytest.mark.slow
 @given(st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"], exclude_characters=_TURNING), max_size=20))
 def test_ordinary_text_is_unchanged(text: str) -> None:
     """A short text without control characters stays as it is."""

@@ -103,6 +103,7 @@ def again(directory: Path, marks: Path, **options: bool) -> tuple[SessionResult,
     return result, marks.read_text().split()[before:]
 
 
+@pytest.mark.slow
 def test_a_run_that_can_be_continued_is_not_replaced(ended: tuple[PhysicalGraph, Path, Path]) -> None:
     """A new run in its directory is refused with a hint, unless it is to overwrite; one that has ended is, too."""
     _, directory, _ = ended
@@ -118,6 +119,7 @@ def test_a_run_that_can_be_continued_is_not_replaced(ended: tuple[PhysicalGraph,
     assert not (directory / "journal.dfj").exists()
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_before_anything_ran_is_replaced(ended: tuple[PhysicalGraph, Path, Path]) -> None:
     """Its journal has a header, and nothing that could be lost: the command that began it can be given again."""
     _, directory, _ = ended
@@ -162,6 +164,7 @@ def test_a_run_continues_from_every_entry_of_its_journal(kind: str, tmp_path: Pa
         assert results(copy) == expected
 
 
+@pytest.mark.slow
 def test_committed_drops_do_not_run_again(ended: tuple[PhysicalGraph, Path, Path]) -> None:
     """Only what had not ended runs; the notes say how many drops were kept."""
     _, directory, marks = ended
@@ -176,6 +179,7 @@ def test_committed_drops_do_not_run_again(ended: tuple[PhysicalGraph, Path, Path
     assert (directory / "results" / "chain_data4_0.txt").read_text() == "0\n1\n2\n3\n4\n"
 
 
+@pytest.mark.slow
 def test_a_continued_run_can_be_continued(ended: tuple[PhysicalGraph, Path, Path]) -> None:
     """The journal of a continued run is as good as that of the first process."""
     _, directory, marks = ended
@@ -189,6 +193,7 @@ def test_a_continued_run_can_be_continued(ended: tuple[PhysicalGraph, Path, Path
     assert "4 drops kept" in result.notes[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["removed", "shorter", "other bytes"])
 def test_contents_that_were_changed_are_made_again(ended: tuple[PhysicalGraph, Path, Path], change: str) -> None:
     """A content that is gone, or has another size or checksum, is lost; the notes and `explain` name it."""
@@ -219,6 +224,7 @@ def test_contents_that_were_changed_are_made_again(ended: tuple[PhysicalGraph, P
     ]
 
 
+@pytest.mark.slow
 def test_a_content_that_was_lost_before_is_not_taken_for_an_empty_one(
     ended: tuple[PhysicalGraph, Path, Path],
 ) -> None:
@@ -236,6 +242,7 @@ def test_a_content_that_was_lost_before_is_not_taken_for_an_empty_one(
     assert result.status is SessionState.FINISHED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_continued", [False, True])
 def test_a_run_that_has_ended_is_not_changed(ended: tuple[PhysicalGraph, Path, Path], *, is_continued: bool) -> None:
     """The answer is how it ended. If its process was killed after that, the summary is written, and ``tmp`` removed.
@@ -260,6 +267,7 @@ def test_a_run_that_has_ended_is_not_changed(ended: tuple[PhysicalGraph, Path, P
     assert not (directory / "tmp").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("was_killed", [False, True])
 def test_a_cancelled_run_goes_on(ended: tuple[PhysicalGraph, Path, Path], tmp_path: Path, *, was_killed: bool) -> None:
     """Drops that were cancelled run, also if the process was killed while it waited for attempts to stop."""
@@ -286,6 +294,7 @@ def test_a_cancelled_run_goes_on(ended: tuple[PhysicalGraph, Path, Path], tmp_pa
     assert known.reason == "the run was cancelled"
 
 
+@pytest.mark.slow
 def test_a_run_that_has_not_begun_starts_from_its_beginning(tmp_path: Path) -> None:
     """A process may be killed before it has written the header of the journal."""
     graph = chain(tmp_path / "marks", 2)
@@ -313,6 +322,7 @@ def test_a_directory_without_a_session_is_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_two_processes_do_not_work_in_one_directory(ended: tuple[PhysicalGraph, Path, Path]) -> None:
     """The second one is refused, with the process that is at work; after its end the directory is free."""
     graph, directory, marks = ended
@@ -360,6 +370,7 @@ def test_file_systems_without_locks_are_usable(tmp_path: Path, monkeypatch: pyte
     assert result.status is SessionState.FINISHED
 
 
+@pytest.mark.slow
 def test_the_graph_of_another_run_is_refused(ended: tuple[PhysicalGraph, Path, Path], tmp_path: Path) -> None:
     """A journal only continues with the graph that it is about."""
     _, directory, _ = ended
@@ -369,6 +380,7 @@ def test_the_graph_of_another_run_is_refused(ended: tuple[PhysicalGraph, Path, P
         resume(directory)
 
 
+@pytest.mark.slow
 def test_a_damaged_journal_is_refused_unless_the_rest_is_given_up(ended: tuple[PhysicalGraph, Path, Path]) -> None:
     """The error names the option that continues from what is before the damage."""
     _, directory, marks = ended
@@ -385,6 +397,7 @@ def test_a_damaged_journal_is_refused_unless_the_rest_is_given_up(ended: tuple[P
     assert result.status is SessionState.FINISHED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ignore_damage", [False, True])
 def test_a_journal_of_a_newer_format_is_refused_and_kept(
     ended: tuple[PhysicalGraph, Path, Path],
@@ -515,6 +528,7 @@ def test_an_output_that_is_settled_is_not_written_again(tmp_path: Path) -> None:
     assert second.read_text() == "2\n"
 
 
+@pytest.mark.slow
 def test_a_run_whose_engine_ended_goes_on(tmp_path: Path) -> None:
     """When the scheduler of Dask has died, the run fails and its hint names 'resume': that runs what had no workers."""
     marks = tmp_path / "marks"

@@ -69,6 +69,7 @@ def again(directory: Path, *drops: str, settings: tuple[str, ...] = ()) -> tuple
     return result, marks.read_text().split()
 
 
+@pytest.mark.slow
 def test_failed_drops_and_what_hangs_on_them_run_again(failed: tuple[PhysicalGraph, Path]) -> None:
     """After the fix the run is FINISHED; the large content that was released is made again."""
     _, directory = failed
@@ -83,6 +84,7 @@ def test_failed_drops_and_what_hangs_on_them_run_again(failed: tuple[PhysicalGra
     assert result.notes[0].startswith("continued: 0 drops kept, 9 drops tried again after a failure")
 
 
+@pytest.mark.slow
 def test_one_drop_is_tried_again(failed: tuple[PhysicalGraph, Path]) -> None:
     """Only the causes of the named drops run, and what hangs on them; a drop is named by the end of its id."""
     graph, directory = failed
@@ -104,6 +106,7 @@ def test_one_drop_is_tried_again(failed: tuple[PhysicalGraph, Path]) -> None:
     assert sorted(ran) == ["JOIN", "LEFT", "RIGHT", "SOURCE"], "its part in memory was lost with the process"
 
 
+@pytest.mark.slow
 def test_a_failed_drop_has_all_of_its_tries_again(failed: tuple[PhysicalGraph, Path]) -> None:
     """The numbers of the attempts go on; the report counts all of them."""
     _, directory = failed
@@ -114,6 +117,7 @@ def test_a_failed_drop_has_all_of_its_tries_again(failed: tuple[PhysicalGraph, P
     assert [(failure.drop, failure.attempts) for failure in result.failures] == [("failed_RIGHT_0", 4)]
 
 
+@pytest.mark.slow
 def test_a_parameter_of_the_failed_applications_is_set(failed: tuple[PhysicalGraph, Path]) -> None:
     """The new value holds for the drops that run; the graph in the directory has it, too."""
     _, directory = failed
@@ -162,6 +166,7 @@ def test_fields_that_decide_about_settled_drops_cannot_be_set(tmp_path: Path) ->
         retry(tmp_path / "run", settings=["input_error_threshold=50"], options=CHECKED)
 
 
+@pytest.mark.slow
 def test_a_process_that_ends_between_two_renames_is_recovered(failed: tuple[PhysicalGraph, Path]) -> None:
     """A retry replaces the journal, then the graph. If it ends in between, the new graph is found beside the old."""
     _, directory = failed
@@ -264,6 +269,7 @@ def _text(directory: Path, name: str) -> str:
     return (directory / name).read_text()
 
 
+@pytest.mark.slow
 def test_a_drop_and_what_depends_on_it_run_again(ended: Path) -> None:
     """The others keep their contents; what was released and is needed is made again, and explain says why."""
     (ended.parent / "left").write_text("new\n")
@@ -287,6 +293,7 @@ def test_a_drop_and_what_depends_on_it_run_again(ended: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_parameter_is_changed_with_it(ended: Path) -> None:
     """It holds for what runs from then on, also in later processes; other nodes have no such parameter."""
     with pytest.raises(UsageError, match=r"none of the nodes that run again has a parameter 'RIGHT\.word'"):
@@ -299,6 +306,7 @@ def test_a_parameter_is_changed_with_it(ended: Path) -> None:
     assert "other" in _text(ended, "results/ended_sum_0.txt")
 
 
+@pytest.mark.slow
 def test_contents_of_before_do_not_stay(ended: Path) -> None:
     """If what runs again fails, there is no file that could be taken for its result; a retry makes it."""
     (ended.parent / "stop").touch()
@@ -331,6 +339,7 @@ def _dies(*_: object) -> None:
     raise KeyboardInterrupt("the process ends")
 
 
+@pytest.mark.slow
 def test_an_input_that_has_changed_is_not_mixed_with_results_of_before(ended: Path) -> None:
     """It has to be named, so that all that depends on it runs again; size and time of the last change count."""
     source = ended.parent / "input.txt"

@@ -105,6 +105,7 @@ def test_worked_examples(draw: object) -> None:
     compare(draw().graph())  # type: ignore[operator]
 
 
+@pytest.mark.slow
 @given(logical_graphs())
 @settings(max_examples=60)
 def test_counts_are_those_of_the_unrolled_graph(graph: LogicalGraph) -> None:

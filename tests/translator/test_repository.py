@@ -120,6 +120,7 @@ def backend(root: Path, token: str = "") -> Handler:
     return handle
 
 
+@pytest.mark.slow
 def test_branches_tags_and_commits_are_read(repository: Path) -> None:
     """Each gives the file of its commit; a commit that is in the cache is read without its repository."""
     place = f"git+file://{repository}"
@@ -134,6 +135,7 @@ def test_branches_tags_and_commits_are_read(repository: Path) -> None:
         fetch_file(f"{place}@main#graphs/hello.graph")
 
 
+@pytest.mark.slow
 def test_a_git_that_was_killed_does_not_lock_the_cache(repository: Path, tmp_path: Path) -> None:
     """The lock files that a killed git leaves are removed, since no other one runs in the cache."""
     address = f"git+file://{repository}#graphs/hello.graph"
@@ -144,6 +146,7 @@ def test_a_git_that_was_killed_does_not_lock_the_cache(repository: Path, tmp_pat
     assert fetch_file(address).note.commit == git(repository, "rev-parse", "HEAD")
 
 
+@pytest.mark.slow
 def test_the_graph_keeps_where_it_was_read(repository: Path) -> None:
     """The physical graph has address, commit and digest, with which its session can be repeated."""
     file = fetch_file(f"git+file://{repository}@v1#graphs/hello.graph")
@@ -170,6 +173,7 @@ def test_a_run_tells_the_commit(repository: Path, tmp_path: Path) -> None:
     assert f"commit      {commit}, file " in told.stdout
 
 
+@pytest.mark.slow
 def test_the_graphs_of_a_repository_are_listed(repository: Path) -> None:
     """They are those of one commit, with addresses of that commit; without a path the error names them."""
     listed = list_graphs(f"git+file://{repository}@main")
@@ -182,6 +186,7 @@ def test_the_graphs_of_a_repository_are_listed(repository: Path) -> None:
     assert "graphs/hello.graph" in told.value.hint
 
 
+@pytest.mark.slow
 def test_a_server_of_git_and_one_of_plain_files_are_read(
     repository: Path, served: Callable[[Handler], str], tmp_path: Path
 ) -> None:
@@ -201,6 +206,7 @@ def test_a_server_of_git_and_one_of_plain_files_are_read(
         assert fetched.note.commit == git(repository, "rev-parse", "v1")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("repository")
 def test_a_token_is_used_and_not_shown(
     served: Callable[[Handler], str],
@@ -224,6 +230,7 @@ def test_a_token_is_used_and_not_shown(
     assert not [body for body in cached if TOKEN.encode() in body]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tail", "text"),
     [

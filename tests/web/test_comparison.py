@@ -140,6 +140,7 @@ def test_what_is_missing_is_said() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_size_does_not_grow_with_the_drops() -> None:
     """The comparison of sessions of 5,001 drops is as large as that of 201, but for the digits of numbers."""
     small, large = (

@@ -240,6 +240,7 @@ def test_only_numbers_may_differ(one: str, other: str, *, are_alike: bool) -> No
     assert (found[0].text == one) is (one == other or not are_alike)
 
 
+@pytest.mark.slow
 @given(st.text(), st.text())
 def test_any_text_can_be_grouped(one: str, other: str) -> None:
     """Texts may have any characters, such as digits of other scripts and the placeholder itself."""

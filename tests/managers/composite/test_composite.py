@@ -151,6 +151,7 @@ def test_a_master_of_islands_answers_as_one_island_would(world: World) -> None:
     assert west.session("s").drops < 41
 
 
+@pytest.mark.slow
 def test_a_graph_is_planned_again_after_a_node_was_restarted(world: World) -> None:
     """A node refuses a deployment for its earlier process; the graph is planned for the new one, and runs."""
     world.node("n1")
@@ -312,6 +313,7 @@ def _time() -> MachineTime:
 # Watching sessions through islands.
 
 
+@pytest.mark.slow
 def test_watching_returns_with_a_change_on_any_node(world: World) -> None:
     """`watch` returns a newer version when a node reports a change, and without waiting when the session is over."""
     island, one, two = world.session_of_two()

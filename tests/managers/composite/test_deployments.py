@@ -91,6 +91,7 @@ def test_a_plan_that_cannot_be_computed_is_an_error(monkeypatch: pytest.MonkeyPa
     assert isinstance(answer.error, MemoryError)
 
 
+@pytest.mark.slow
 def test_a_node_that_fails_is_not_waited_for_by_the_others(world: World) -> None:
     """When one node cannot prepare, all are undone soon, without waiting for those that still try."""
     node = world.hanging("n1")
@@ -142,6 +143,7 @@ def test_started_nodes_are_undone_when_one_cannot_start(world: World) -> None:
     assert one.undone[0][2].startswith("n2: node n2 could not start")
 
 
+@pytest.mark.slow
 def test_a_node_that_hangs_is_undone_when_it_answers(world: World) -> None:
     """The deadline is kept, the others are undone, and the late node is undone as soon as it answers."""
     node = world.node("n1")
@@ -388,6 +390,7 @@ def test_a_session_that_is_being_deployed_is_cancelled(world: World) -> None:
 # Deleting sessions, also on nodes that do not answer.
 
 
+@pytest.mark.slow
 def test_a_session_is_deleted_on_nodes_that_answer_again(world: World) -> None:
     """A session is deleted although a node is lost; on that node when it is back. It is hidden until then."""
     island, _, two = world.session_of_two()

@@ -147,6 +147,7 @@ def test_a_child_that_never_answered_does_not_hide_the_end_of_a_whole_session(wo
     assert (master.session("s").status, master.session("s").silent_children) == ("FINISHED", ())
 
 
+@pytest.mark.slow
 def test_only_sessions_on_a_lost_node_are_unknown(world: World) -> None:
     """The session names the node and how many drops were not settled; all calls still answer."""
     island, _, _ = world.session_of_two()
@@ -169,6 +170,7 @@ def test_only_sessions_on_a_lost_node_are_unknown(world: World) -> None:
     assert island.submit(fan(4), SubmitQuery(session="third")).nodes == ("n1",)
 
 
+@pytest.mark.slow
 def test_a_node_that_answers_again_updates_the_session(world: World) -> None:
     """When a node answers again, the session has its progress."""
     island, _, two = world.session_of_two()
@@ -230,6 +232,7 @@ def test_a_node_that_lost_its_part_fails_the_session(world: World) -> None:
     assert detail.drops == 41
 
 
+@pytest.mark.slow
 def test_details_that_are_older_than_numbers_are_noted(world: World) -> None:
     """A busy child that sends its state, but no details, leaves counts that do not add up: the session says so."""
     island, _, two = world.session_of_two()
@@ -269,6 +272,7 @@ def test_after_a_pause_of_the_island_all_children_are_alive(world: World) -> Non
     assert island.session("s").status == "RUNNING"
 
 
+@pytest.mark.slow
 def test_a_restarted_node_with_an_older_clock_is_alive(world: World) -> None:
     """The latest process of a child follows from the order of its answers, not from the clock of its host."""
     node = world.node("n1")
@@ -386,6 +390,7 @@ def test_nodes_with_the_same_key_are_added_and_removed(world: World, pair: tuple
     until(lambda: not island.children())
 
 
+@pytest.mark.slow
 def test_a_goodbye_of_a_node_that_answers_changes_nothing(world: World) -> None:
     """A node whose announcement expired stays a child if it answers (multicast loses packets)."""
     node = world.hanging("n1")

@@ -275,6 +275,7 @@ def test_at_most_one_successor_of_each_view(part: int) -> None:
     assert _trials(range(part * 250, part * 250 + 250)) > 100
 
 
+@pytest.mark.slow
 def test_the_trials_find_a_witness_that_takes_any_decision(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that begins in a view from before its invitation may have voted in it, and has forgotten that."""
 

@@ -159,6 +159,7 @@ def test_limits_hold_with_any_batch_system_and_any_work(data: st.DataObject) -> 
     )
 
 
+@pytest.mark.slow
 def test_an_idle_pool_asks_the_batch_system_at_most_twice_a_minute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

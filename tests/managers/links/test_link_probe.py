@@ -87,6 +87,7 @@ def test_another_key_is_reported(
     assert not probe.is_ours
 
 
+@pytest.mark.slow
 def test_a_port_without_a_listener_is_reported() -> None:
     """It is reported without waiting for other addresses."""
     with socket.create_server(("127.0.0.1", 0)) as mute, socket.create_server(("127.0.0.1", 0)) as gone:

@@ -176,6 +176,7 @@ def test_a_hostile_network_loses_nothing(
         assert (proxy.cuts > 0) == bool(faults.cut_every)
 
 
+@pytest.mark.slow
 def test_a_connection_that_goes_dead_is_replaced(link_factory: LinkFactory) -> None:
     """If a network drops all packets without an error, the links detect it and open a new connection."""
     (a, at_a), (b, at_b) = link_factory.open("a", settings=HASTY), link_factory.open("b")

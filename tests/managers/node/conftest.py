@@ -107,10 +107,16 @@ def until(node: NodeManager, session: str, is_so: Callable[[SessionDetail], bool
     raise AssertionError(f"{session} on {node.name} did not come so far: {msgspec.to_builtins(detail)}")
 
 
+@pytest.fixture(autouse=True)
+def _short_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measure the use of processors in a hundredth of a second: few tests are about its value."""
+    monkeypatch.setattr("managers.node.resources._SAMPLE_SECONDS", 0.01)
+
+
 @pytest.fixture
 def make_cluster(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
     """Return a function that starts a cluster with a number of nodes."""
-    quick = LinkSettings(heartbeat=0.1, receive_timeout=1.0, reconnect_delay_limit=0.1, last_acks=0.2)
+    quick = LinkSettings(heartbeat=0.1, receive_timeout=1.0, reconnect_delay_limit=0.1, last_acks=0.05)
     with ExitStack() as stack:
 
         def make(count: int, *, in_place: bool = False, lost_after: float = 10.0, workers: int = 2) -> Cluster:

@@ -288,6 +288,7 @@ def test_a_content_that_was_never_seen_is_not_there(tmp_path: Path) -> None:
     assert still_there({}) == []
 
 
+@pytest.mark.slow
 def test_a_file_system_that_hangs_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files that cannot be looked at in time count as lost."""
     gate = threading.Event()

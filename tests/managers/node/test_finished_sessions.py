@@ -167,6 +167,7 @@ def test_a_session_of_a_newer_format_is_kept(stack: ExitStack, tmp_path: Path) -
     assert b"".join(_node(stack, tmp_path).data("s", "past_two_0").chunks)
 
 
+@pytest.mark.slow
 def test_a_session_that_was_running_is_failed(stack: ExitStack, tmp_path: Path) -> None:
     """Settled drops stay settled, the others are CANCELLED, and the reason names the node and those drops."""
     node = _node(stack, tmp_path / "first")
@@ -196,6 +197,7 @@ def test_a_session_that_was_running_is_failed(stack: ExitStack, tmp_path: Path) 
     assert _node(stack, tmp_path / "second").session("s") == detail
 
 
+@pytest.mark.slow
 def test_the_name_is_taken_until_it_is_deleted(stack: ExitStack, tmp_path: Path) -> None:
     """A new session of that name is refused with a hint; after a delete nothing is left and the name is free."""
     first = _node(stack, tmp_path)
@@ -219,6 +221,7 @@ def test_the_name_is_taken_until_it_is_deleted(stack: ExitStack, tmp_path: Path)
     assert node.session("s").status == "FINISHED"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_journaled", [True, False])
 def test_a_node_that_is_killed_after_the_answer_to_a_cancel_finds_the_session_cancelled(
     stack: ExitStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_journaled: bool
@@ -242,6 +245,7 @@ def test_a_node_that_is_killed_after_the_answer_to_a_cancel_finds_the_session_ca
     assert again.states == {"COMPLETED": 2, "CANCELLED": 2}
 
 
+@pytest.mark.slow
 def test_a_full_disk_does_not_prevent_a_cancel(
     stack: ExitStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -261,6 +265,7 @@ def test_a_full_disk_does_not_prevent_a_cancel(
     assert "no space left on device" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_damaged_request_to_cancel_is_one(stack: ExitStack, tmp_path: Path) -> None:
     """The session was to be cancelled, though the reason is lost."""
     node = _node(stack, tmp_path / "first")
@@ -316,6 +321,7 @@ def _killed(stack: ExitStack, tmp_path: Path) -> NodeManager:
     return _node(stack, tmp_path / "second")
 
 
+@pytest.mark.slow
 def test_contents_committed_before_a_crash_are_served_after_it(stack: ExitStack, tmp_path: Path) -> None:
     """Leaves and files are results, small contents are in the journal; errors for others have the reason."""
     node = _killed(stack, tmp_path)
@@ -334,6 +340,7 @@ def test_contents_committed_before_a_crash_are_served_after_it(stack: ExitStack,
         node.data("s", "past_end_0")
 
 
+@pytest.mark.slow
 def test_a_missing_result_is_listed_and_its_fetch_fails(stack: ExitStack, tmp_path: Path) -> None:
     """A missing or damaged content is still listed as a result, so that fetching it is an error."""
     first = _node(stack, tmp_path / "first")
@@ -370,6 +377,7 @@ def test_a_missing_result_is_listed_and_its_fetch_fails(stack: ExitStack, tmp_pa
     assert [outcomes[case, True][1] for case in ("gone", "short", "damaged")] == [1, 1, 0]
 
 
+@pytest.mark.slow
 def test_files_that_were_replaced_are_no_results(stack: ExitStack, tmp_path: Path) -> None:
     """Of the iterations that wrote one file, the last is listed, before and after a restart; others are replaced."""
     first = _node(stack, tmp_path / "first")
@@ -402,6 +410,7 @@ def test_a_directory_that_cannot_be_listed_does_not_keep_a_node_from_starting(tm
     assert "Not a directory" in recovered["s"].finding
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["deployment.json", "graph.dfg", "journal.dfj"])
 def test_a_session_that_cannot_be_read_is_failed(name: str, stack: ExitStack, tmp_path: Path) -> None:
     """The node manager starts and serves all other sessions; the damaged one is listed, and can be deleted."""
@@ -446,6 +455,7 @@ def test_a_record_of_another_version_is_told_from_a_damaged_one(name: str, tmp_p
     assert "version that wrote it" in caught.value.hint
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["deployment.json", "end.msgpack"])
 def test_any_damaged_byte_of_a_small_file_is_noticed(name: str, stack: ExitStack, tmp_path: Path) -> None:
     """With any byte of a record damaged, the node starts, and the session is as before."""

@@ -101,6 +101,7 @@ class _Late(SystemClock):
         return super().now() - 40.0
 
 
+@pytest.mark.slow
 def test_a_node_that_is_started_again_with_its_clock_set_back_runs_sessions(tmp_path: Path) -> None:
     """For its peers it is a later process than before, and sessions run on it."""
     with ExitStack() as stack:
@@ -118,6 +119,7 @@ def test_a_node_that_is_started_again_with_its_clock_set_back_runs_sessions(tmp_
         assert {detail.status for detail in Cluster(node).run(short, "again").values()} == {"FINISHED"}
 
 
+@pytest.mark.slow
 def test_undo_ends_the_wait_for_peers(make_cluster: Make) -> None:
     """A node that still connects to its peers when the deployment fails elsewhere does not wait for their answers."""
     cluster = make_cluster(2)
@@ -197,6 +199,7 @@ def test_a_session_that_is_undone_while_it_is_built_is_removed(
     assert not (Path(node.info().root) / "sessions" / "s").exists()
 
 
+@pytest.mark.slow
 def test_a_session_that_is_not_started_in_time_is_cancelled(
     make_cluster: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -253,6 +256,7 @@ def stuck(tmp_path: Path) -> Iterator[Callable[[], Cluster]]:
         yield make
 
 
+@pytest.mark.slow
 def test_a_session_is_cancelled_while_a_peer_receives_nothing(stuck: Callable[[], Cluster]) -> None:
     """Its thread stops waiting for room in the link to the peer, and the session can be deleted."""
     cluster = stuck()
@@ -264,6 +268,7 @@ def test_a_session_is_cancelled_while_a_peer_receives_nothing(stuck: Callable[[]
     assert cluster["a"].sessions() == ()
 
 
+@pytest.mark.slow
 def test_a_session_fails_while_a_peer_receives_nothing(stuck: Callable[[], Cluster]) -> None:
     """A silent peer is lost at its deadline even if the link to it is full."""
     cluster = stuck()
@@ -300,6 +305,7 @@ def test_a_session_that_ends_while_it_is_read_is_consistent(
     assert after.status == "FINISHED"
 
 
+@pytest.mark.slow
 def test_an_engine_that_fails_fails_the_session_on_all_nodes(
     make_cluster: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -318,6 +324,7 @@ def test_an_engine_that_fails_fails_the_session_on_all_nodes(
     assert "this is a bug of dropflow" in caplog.text
 
 
+@pytest.mark.slow
 def test_messages_for_sessions_that_are_not_here_are_ignored(make_cluster: Make) -> None:
     """Messages for sessions that are not prepared yet, deleted, or of another deployment have no effect."""
     cluster = make_cluster(2)

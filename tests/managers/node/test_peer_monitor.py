@@ -173,6 +173,7 @@ def test_a_silent_peer_is_no_loss_before_it_counts_as_lost() -> None:
 # The count of the starts of a node in its directory.
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(st.lists(st.floats(0.0, 4e9), min_size=2, max_size=6))
 def test_each_start_has_a_greater_number(tmp_path_factory: pytest.TempPathFactory, times: list[float]) -> None:

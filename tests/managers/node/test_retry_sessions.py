@@ -53,6 +53,7 @@ def _ended(node: NodeManager) -> SessionDetail:
     return detail
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("restarted", [False, True])
 def test_failed_drops_are_tried_again_in_the_same_session(tmp_path: Path, *, restarted: bool) -> None:
     """After the cause was corrected, only the drop that failed runs again, also if the node was started again."""
@@ -84,6 +85,7 @@ def test_failed_drops_are_tried_again_in_the_same_session(tmp_path: Path, *, res
         node.close()
 
 
+@pytest.mark.slow
 def test_failed_drops_are_tried_again_while_the_session_runs(tmp_path: Path) -> None:
     """What waits for another command goes on meanwhile, also on a node that runs the session alone."""
     marks, needed, go = tmp_path / "marks", tmp_path / "needed", tmp_path / "go"
@@ -123,6 +125,7 @@ def test_failed_drops_are_tried_again_while_the_session_runs(tmp_path: Path) -> 
         node.close()
 
 
+@pytest.mark.slow
 def test_a_parameter_of_a_node_that_failed_is_changed(tmp_path: Path) -> None:
     """The graph of the session has the new value from then on, also for later processes of the node."""
     node = _node(tmp_path)
@@ -143,6 +146,7 @@ def test_a_parameter_of_a_node_that_failed_is_changed(tmp_path: Path) -> None:
         node.close()
 
 
+@pytest.mark.slow
 def test_a_crash_before_the_start_leaves_the_session_as_it_was(tmp_path: Path) -> None:
     """What was prepared is undone, by request or by the next process, and the session can be tried again."""
     marks, needed = tmp_path / "marks", tmp_path / "needed"
@@ -171,6 +175,7 @@ def test_a_crash_before_the_start_leaves_the_session_as_it_was(tmp_path: Path) -
             again.close()
 
 
+@pytest.mark.slow
 def test_a_crash_after_the_start_leaves_the_session_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of the new view that were not put in their places are put there by the next process."""
     node = _node(tmp_path / "node")
@@ -197,6 +202,7 @@ def test_a_crash_after_the_start_leaves_the_session_continued(tmp_path: Path, mo
         node.close()
 
 
+@pytest.mark.slow
 def test_a_cancelled_session_is_resumed(tmp_path: Path) -> None:
     """The drops that were cancelled run, and those that had completed are kept."""
     marks, needed = tmp_path / "marks", tmp_path / "needed"
@@ -241,6 +247,7 @@ def test_functions_with_new_code_run_again(tmp_path: Path) -> None:
         node.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_session_runs_again_from_a_drop_that_was_completed(tmp_path: Path, *, restarted: bool) -> None:
     """Only it and what depends on it run, in the same session, whose results are then the new ones."""

@@ -225,6 +225,7 @@ def _received(exchange: NodeExchange, drops: list[int]) -> Sequence[tuple[Remote
     return arrival.open()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [0, 1, 16, 17, 40])
 def test_rows_are_those_of_the_slice(exchange: NodeExchange, count: int) -> None:
     """Each drop of a message is found under its row of the slice, for messages of any size."""
@@ -234,6 +235,7 @@ def test_rows_are_those_of_the_slice(exchange: NodeExchange, count: int) -> None
     assert [event.drop for event, _ in _received(exchange, received_rows)] == ghosts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 40])
 @pytest.mark.parametrize("stranger", [-1, 10**6])
 def test_drops_that_are_not_in_the_slice_are_refused(exchange: NodeExchange, count: int, stranger: int) -> None:
@@ -343,6 +345,7 @@ class _Live:
         return type("Content", (), {"size": drop % 7, "kind": "memory"}) if drop % 3 == 0 else None
 
 
+@pytest.mark.slow
 @given(graphs(), st.sampled_from(_SORTS), st.integers(0, 2**32), st.integers(0, 10), st.integers(1, 10))
 def test_a_page_of_a_sorted_list_is_that_of_the_whole_list(
     graph: PhysicalGraph, sort: str, seed: int, offset: int, limit: int
@@ -435,6 +438,7 @@ def test_a_rate_is_never_negative_and_within_what_happened(steps: list[tuple[flo
 # The load of a node over time.
 
 
+@pytest.mark.slow
 def test_samples_are_kept_in_a_ring() -> None:
     """The oldest samples go, an error while sampling is survived, and nothing is sampled after the end."""
     taken, enough = [], threading.Event()

@@ -226,6 +226,7 @@ def neighbours(graph: PhysicalGraph, drop: int) -> list[int]:
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(graphs(), st.data())
 def test_losses_do_not_change_the_outcome(graph: PhysicalGraph, data: st.DataObject) -> None:

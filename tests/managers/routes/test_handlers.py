@@ -261,6 +261,7 @@ def _details(draw: st.DrawFn, keys: tuple[str, ...] = ("a", "b", "c")) -> Sessio
     )
 
 
+@pytest.mark.slow
 @given(_details(), st.lists(_details(), max_size=4))
 def test_changes_add_up_to_the_state(first: SessionDetail, later: list[SessionDetail]) -> None:
     """A client that applies each change to the state before it has the state after it."""
@@ -273,6 +274,7 @@ def test_changes_add_up_to_the_state(first: SessionDetail, later: list[SessionDe
         assert state == after
 
 
+@pytest.mark.slow
 @given(_details(), _details(keys=("a", "c")))
 def test_other_logical_nodes_need_the_whole_state(before: SessionDetail, after: SessionDetail) -> None:
     """There is no change between states with different logical nodes."""
@@ -317,6 +319,7 @@ def test_a_session_that_is_over_is_sent_once(server: RestServer, manager: FakeMa
     assert _events(ask(server.url, "GET", target, headers={"Last-Event-ID": "1"})) == ["session", "end"]
 
 
+@pytest.mark.slow
 def test_a_client_that_reconnects_gets_only_changes(manager: FakeManager) -> None:
     """A client that has the current version does not get the whole state again."""
     version = str(manager.session("running").version)
@@ -328,6 +331,7 @@ def test_a_client_that_reconnects_gets_only_changes(manager: FakeManager) -> Non
     assert [event.name for event in read_events(chunks)] == ["change", "end"]
 
 
+@pytest.mark.slow
 def test_a_session_that_is_deleted_ends_its_events(manager: FakeManager) -> None:
     """The last event of a deleted session is `gone`."""
     chunks = session_events(manager, "running", threading.Event())
@@ -353,6 +357,7 @@ def test_a_failed_watch_is_reported_and_tried_again(manager: FakeManager) -> Non
     assert [event.name for event in read_events(chunks)] == ["change", "end"]
 
 
+@pytest.mark.slow
 def test_a_request_waits_for_the_end_of_a_session(manager: FakeManager) -> None:
     """With `over`, changes before the end are no answer; after the time, the session is answered as it is."""
     with serve(api_v1_routes(manager, StreamSlots(1))) as server, Client(server.url) as client:
@@ -371,6 +376,7 @@ def test_a_request_waits_for_the_end_of_a_session(manager: FakeManager) -> None:
     assert over.status == "FINISHED"
 
 
+@pytest.mark.slow
 def test_a_client_that_disconnects_frees_its_slot(manager: FakeManager) -> None:
     """Its slot becomes free although the session does not change."""
     streams = StreamSlots(1)
@@ -403,6 +409,7 @@ class _UnchangingManager(FakeManager):
     clock_of_watch = VirtualClock()
 
 
+@pytest.mark.slow
 def test_idle_streams_have_heartbeats() -> None:
     """While nothing changes, the stream has heartbeats, so that both ends notice a lost connection."""
     manager = _UnchangingManager()

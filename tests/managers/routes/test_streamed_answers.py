@@ -96,6 +96,7 @@ def test_a_log_is_downloaded_as_text(manager: FakeManager, client: Client) -> No
         client.session_log_text("unknown")
 
 
+@pytest.mark.slow
 def test_a_request_waits_for_the_next_line(manager: FakeManager, client: Client) -> None:
     """It is answered when there is a line that matches, and without one after its time."""
     end = client.session_log("running").newer
@@ -123,6 +124,7 @@ def test_an_error_of_the_first_content_is_an_answer(manager: FakeManager, client
         client.archive("finished")
 
 
+@pytest.mark.slow
 def test_a_request_waits_no_longer_than_it_asks_for(
     manager: FakeManager, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,6 +220,7 @@ def changes(data: dict[str, Any]) -> dict[int, int]:
     return dict(zip(drops, b64decode(data["states"]), strict=True))
 
 
+@pytest.mark.slow
 def test_all_states_come_first_then_changes_then_the_end() -> None:
     """A change has only the drops that have changed."""
     manager = manager_with_sessions()
@@ -236,6 +239,7 @@ def test_all_states_come_first_then_changes_then_the_end() -> None:
     assert [name for name, _, _ in events] == ["end"]
 
 
+@pytest.mark.slow
 def test_a_client_that_reconnects_gets_what_it_has_missed() -> None:
     """With the id of its last event; with an unknown one it gets all states. After the end there is nothing."""
     manager = manager_with_sessions()
@@ -265,6 +269,7 @@ def test_a_session_that_was_over_and_goes_on_is_followed() -> None:
     assert np.count_nonzero(hub.states("failed") == DropState.ERROR) == 0
 
 
+@pytest.mark.slow
 def test_all_watchers_together_ask_the_manager_once() -> None:
     """Ten clients get the same octets from one request for each change."""
 
@@ -317,6 +322,7 @@ def test_a_watcher_that_waits_too_long_for_another_one_gets_an_error(monkeypatch
     first.join(60)
 
 
+@pytest.mark.slow
 def test_trouble_is_an_event_and_a_deleted_session_ends_the_stream() -> None:
     """Events go on after an error; a deletion is the last event."""
     manager = manager_with_sessions()

@@ -154,6 +154,7 @@ def test_contents_are_compared_although_a_disk_was_full(tmp_path: Path, monkeypa
     assert any(line.endswith("is another one") for line in outcome.violations)
 
 
+@pytest.mark.slow
 def test_what_islands_answer_is_compared_with_the_members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A node dies when it knows that its session is over: managers that do not learn that from others are wrong."""
     monkeypatch.setattr(merging, "ended_detail", lambda *_: None)

@@ -97,6 +97,7 @@ def _node(
     return links, inbox
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.integers(0, 2**32), FAULTS, SETTINGS)
 def test_every_message_arrives_once_and_in_order(seed: int, faults: NetworkFaults, numbers: LinkSettings) -> None:
@@ -120,6 +121,7 @@ def test_every_message_arrives_once_and_in_order(seed: int, faults: NetworkFault
     assert at_b.messages == sent["b"], network
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.integers(0, 2**32), FAULTS)
 def test_all_credit_is_returned(seed: int, faults: NetworkFaults) -> None:

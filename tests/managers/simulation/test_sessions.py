@@ -121,6 +121,7 @@ def _run(directory: Path, seed: int, parts: int) -> tuple[Simulation, list[Sessi
     return simulation, [result for node in nodes.values() for result in node.results]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inline", [0, 4096])
 @pytest.mark.parametrize("seed", [0, *nightly(*range(1, 5))])
 def test_sessions_finish_on_a_faulty_network(
@@ -276,6 +277,7 @@ def test_no_drops_run_again_after_some_members_ended_the_session(tmp_path: Path)
     assert {name for name, status in _statuses(cluster).items() if status == "FINISHED"} >= {"n1-3", "n1-4", "n1-5"}
 
 
+@pytest.mark.slow
 def test_a_member_that_missed_the_end_learns_of_it_from_nodes_that_were_started_again(tmp_path: Path) -> None:
     """The others ended the session and were started again: they answer from their directories."""
     cluster = _cluster(2, tmp_path, nodes=3)
@@ -298,6 +300,7 @@ def test_a_member_that_missed_the_end_learns_of_it_from_nodes_that_were_started_
     assert _statuses(cluster) == {"n1-1": "FINISHED", "n1-2": "FINISHED", "n1-3": "FINISHED"}
 
 
+@pytest.mark.slow
 def test_a_node_that_was_killed_with_its_part_finished_does_not_end_the_session(tmp_path: Path) -> None:
     """Its next process does not know whether the session is over, and does not answer the members that go on."""
     cluster = _cluster(3, tmp_path, nodes=3)
@@ -320,6 +323,7 @@ def _witness_cluster(seed: int, directory: Path, nodes: int = 2, seconds: float 
     return cluster
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("above", ["i1", "master"])
 @pytest.mark.parametrize("parts", [1, 2])
 def test_one_of_two_nodes_goes_on(above: str, parts: int, tmp_path: Path) -> None:
@@ -336,6 +340,7 @@ def test_one_of_two_nodes_goes_on(above: str, parts: int, tmp_path: Path) -> Non
     assert ended.states == {"COMPLETED": 36}
 
 
+@pytest.mark.slow
 def test_two_nodes_go_on_without_their_witness(tmp_path: Path) -> None:
     """The loss of the witness changes nothing, and no view, if no manager is left to replace it."""
     cluster = _witness_cluster(2, tmp_path)

@@ -243,6 +243,7 @@ def _links(page: Page) -> set[str]:
     return {attributes.get("href", "") for tag, attributes in read(page)[0] if tag == "a"}
 
 
+@pytest.mark.slow
 def test_two_sessions_are_compared(serve: Any) -> None:
     """The page has drops, totals, times and causes of both, and its record as JSON is the same; no states are read."""
     manager = manager_with_sessions()
@@ -265,6 +266,7 @@ def test_two_sessions_are_compared(serve: Any) -> None:
     assert [report.session for report in (view.comparison.first, view.comparison.second)] == ["failed", "finished"]
 
 
+@pytest.mark.slow
 def test_a_session_to_compare_with_is_chosen(serve: Any) -> None:
     """Sessions of graphs of the same name come first, a text finds others, and the pages of sessions lead there."""
     manager = manager_with_sessions()
@@ -289,6 +291,7 @@ def test_a_session_alone_has_nothing_to_compare_with(serve: Any) -> None:
     assert "There is no other session yet." in ask(serve(manager), "/sessions/s/compare").text
 
 
+@pytest.mark.slow
 def test_names_and_values_are_text(serve: Any) -> None:
     """Markup in names, values and causes is escaped."""
     manager = manager_with_sessions()

@@ -294,6 +294,7 @@ def test_the_page_of_a_session_folds_its_causes_after_the_first(serve: Any) -> N
     assert page.index("no value xxxxx<") < page.index("<summary>7 more") < page.index("no value xxxxxx<")
 
 
+@pytest.mark.slow
 def test_hostile_names_are_escaped(serve: Any) -> None:
     """Names, texts, logs and parameters add no elements or attributes to a page."""
     manager = FakeManager(name=HOSTILE)
@@ -450,6 +451,7 @@ def test_forms_that_are_too_large_or_damaged_are_refused(serve: Any) -> None:
     assert manager.session("running").status == "RUNNING"
 
 
+@pytest.mark.slow
 def test_pages_need_the_token_and_static_files_do_not(serve: Any) -> None:
     """Pages and their JSON are refused without the token; the login page needs the style sheet."""
     url = serve(manager_with_sessions(), token="secret-token")

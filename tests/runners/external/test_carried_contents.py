@@ -104,6 +104,7 @@ def nothing_is_left(base: Path) -> bool:
     return not [path for path in base.rglob("*") if path.is_file()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["hello", "nested-scatter-gather", "error-threshold"])
 def test_examples_give_the_same(name: str, tmp_path: Path) -> None:
     """States, root causes and contents are those of a run in one process, and workers leave nothing behind."""
@@ -147,6 +148,7 @@ def test_large_contents_go_in_pieces_and_once(tmp_path: Path, monkeypatch: pytes
     assert all("summed" in text for text in logs)
 
 
+@pytest.mark.slow
 def test_directories_go_with_their_files_links_and_permissions(tmp_path: Path) -> None:
     """A directory arrives as it was, there and back."""
     drawing = Drawing()
@@ -184,6 +186,7 @@ def test_outputs_that_are_too_large_for_the_engine_have_a_reason(
     assert len(engine.batches) == 1
 
 
+@pytest.mark.slow
 def test_what_was_not_used_for_long_is_sent_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Objects are kept up to a number of bytes, beside those that a batch uses."""
     monkeypatch.setattr("dropflow.runners.carried_contents._KEPT_BYTES", 15_000)
@@ -201,6 +204,7 @@ def test_what_was_not_used_for_long_is_sent_again(tmp_path: Path, monkeypatch: p
     assert session.result().status is SessionState.FINISHED
 
 
+@pytest.mark.slow
 def test_attempts_run_where_the_plan_places_them(tmp_path: Path) -> None:
     """A plan with a place for each worker is kept as long as the worker of a place is free, which it is in a chain."""
     drawing = Drawing()
@@ -252,6 +256,7 @@ def test_an_input_that_is_gone_fails_its_attempt_and_no_other(tmp_path: Path) ->
     assert session.result().states["COMPLETED"] >= 3
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_lost_while_contents_travel_costs_one_fault(tmp_path: Path) -> None:
     """Its attempts are repeated on another worker, with contents that are sent again, and the results are the same."""
     (tmp_path / "in").write_bytes(os.urandom(100_000))
@@ -278,6 +283,7 @@ def test_a_worker_that_is_lost_while_contents_travel_costs_one_fault(tmp_path: P
     assert (tmp_path / "run" / "files" / "copy.dat").read_bytes() == (tmp_path / "in").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_cancel_does_not_wait_for_contents(tmp_path: Path) -> None:
     """An attempt whose input is on its way is answered immediately."""
     (tmp_path / "in").write_bytes(bytes(PIECE_BYTES))
@@ -326,6 +332,7 @@ def tree(path: Path) -> dict[str, tuple[int, bytes | str]]:
     return found
 
 
+@pytest.mark.slow
 @given(st.lists(st.binary(max_size=2000), max_size=6), st.integers(1, 5000))
 def test_a_directory_travels_in_pieces_of_any_size(bodies: list[bytes], size: int) -> None:
     """Files, also empty ones, and links have the same bytes at the other end, whatever the pieces are."""

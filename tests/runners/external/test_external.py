@@ -127,6 +127,7 @@ def same_template(drops: Sequence[int]) -> list[Task]:
     return [Task(drop, 1, 0, f"d{drop}", ()) for drop in drops]
 
 
+@pytest.mark.slow
 def test_attempts_of_unknown_length_go_one_for_each_slot_and_short_ones_in_batches(
     played: Played, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,6 +155,7 @@ def test_attempts_of_unknown_length_go_one_for_each_slot_and_short_ones_in_batch
     assert until(lambda: len(played.results) == 100)
 
 
+@pytest.mark.slow
 def test_the_engine_is_told_how_much_work_waits(played: Played) -> None:
     """Of unknown attempts half a second each, of long ones five; nothing once none waits, or all are held."""
     played.engine.workers = []
@@ -174,6 +176,7 @@ def test_the_engine_is_told_how_much_work_waits(played: Played) -> None:
     assert is_told(38 * 5.0)
 
 
+@pytest.mark.slow
 def test_a_batch_of_one_that_is_lost_is_a_fault_and_one_of_several_is_innocent(played: Played) -> None:
     """Of several attempts nothing is known: they are repeated free of charge, and each alone. Late answers are void."""
     played.runner.submit(same_template(range(40)))
@@ -206,6 +209,7 @@ def test_a_batch_of_one_that_is_lost_is_a_fault_and_one_of_several_is_innocent(p
     assert len(played.results) == seen
 
 
+@pytest.mark.slow
 def test_what_a_slow_batch_has_not_begun_is_recalled_and_sent_again(played: Played) -> None:
     """After a quarter of a second the batch is asked for what it has; what it returns goes elsewhere."""
     played.runner.submit(same_template(range(20)))
@@ -230,6 +234,7 @@ def test_what_a_slow_batch_has_not_begun_is_recalled_and_sent_again(played: Play
     )
 
 
+@pytest.mark.slow
 def test_an_aborted_attempt_that_is_not_answered_is_given_up(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that does not react does not delay the session: after the grace period the batch is discarded."""
     monkeypatch.setattr(external, "MARGIN_SECONDS", 0.0)
@@ -247,6 +252,7 @@ def test_an_aborted_attempt_that_is_not_answered_is_given_up(played: Played, mon
     assert ("discard", 1) in played.engine.calls
 
 
+@pytest.mark.slow
 def test_an_engine_that_is_gone_fails_all_attempts_now_and_later(played: Played) -> None:
     """The session ends with the reason, and can be resumed with another runner."""
     played.runner.submit(same_template(range(5)))
@@ -261,6 +267,7 @@ def test_an_engine_that_is_gone_fails_all_attempts_now_and_later(played: Played)
     assert "connection was lost" in played.results[-1].failure.text  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_the_thread_of_a_runner_that_is_broken_waits(played: Played) -> None:
     """Nothing is due any more: without a command, it computes nothing until the session ends."""
     assert played.engine.events is not None
@@ -270,6 +277,7 @@ def test_the_thread_of_a_runner_that_is_broken_waits(played: Played) -> None:
     assert until(lambda: played.runner._timeout() is None)
 
 
+@pytest.mark.slow
 def test_commands_after_one_that_fails_are_carried_out(played: Played) -> None:
     """Attempts that are submitted just after an error in the thread of the runner are answered with it."""
     gate = threading.Event()
@@ -304,6 +312,7 @@ def test_attempts_wait_for_the_first_worker_of_an_engine_that_starts_without_any
     assert not results
 
 
+@pytest.mark.slow
 def test_placed_drops_go_to_the_workers_of_their_place() -> None:
     """The drops of one place get the same worker as a hint."""
     made = Played(GRAPH, slots=4, places=("n0", "n1"))
@@ -315,6 +324,7 @@ def test_placed_drops_go_to_the_workers_of_their_place() -> None:
     assert hints == {0: ("w0",), 1: ("w1",), 2: ("w0",), 3: ("w1",)}
 
 
+@pytest.mark.slow
 def test_the_next_attempts_are_those_of_the_place_whose_workers_are_free() -> None:
     """A worker gets the attempts of its own place as long as there are any, however fast it is."""
     made = Played(GRAPH, slots=2, places=("n0", "n1"))
@@ -329,6 +339,7 @@ def test_the_next_attempts_are_those_of_the_place_whose_workers_are_free() -> No
     assert seen == [[0, 1]] * 6 + [[1, 1]] * 2, "then the free worker helps the other place"
 
 
+@pytest.mark.slow
 def test_a_short_attempt_that_waits_alone_behind_a_long_one_is_recalled(played: Played) -> None:
     """Once: if it runs already, it is no use to ask again. What comes back goes to a worker that is free."""
     played.runner.submit(same_template(range(4)))
@@ -383,6 +394,7 @@ def test_workers_with_another_version_are_refused_with_what_to_do() -> None:
     assert not share_directory({"w1": good, "w2": blind})
 
 
+@pytest.mark.slow
 def test_results_have_numbers_of_worker_processes_that_differ_between_hosts(played: Played) -> None:
     """Each host numbers its worker processes from 1; the session's table of times needs other numbers."""
     from dropflow.execution.tasks import Usage  # noqa: PLC0415 - only here

@@ -122,6 +122,7 @@ def test_a_worker_without_the_store_is_named_before_anything_runs(
     assert engine.batches == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fails", "text"),
     [
@@ -165,6 +166,7 @@ def test_a_store_that_fails_in_the_middle_is_why_attempts_are_given_up(
     assert blobs() == []
 
 
+@pytest.mark.slow
 def test_a_store_that_does_not_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever time limit its own client has. The error has the URL."""
     over = threading.Event()
@@ -177,6 +179,7 @@ def test_a_store_that_does_not_answer_is_an_error(monkeypatch: pytest.MonkeyPatc
     assert caught.value.where == "memory://bucket/x"
 
 
+@pytest.mark.slow
 def test_a_blob_that_is_gone_is_written_again(tmp_path: Path) -> None:
     """The attempt is repeated as after a loss of its worker, and the content is stored again."""
     source = tmp_path / "big.dat"

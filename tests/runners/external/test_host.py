@@ -85,6 +85,7 @@ def hosted(tmp_path: Path) -> Iterator[Hosted]:
         assert not thread.is_alive()
 
 
+@pytest.mark.slow
 def test_what_has_not_begun_is_returned_and_the_rest_is_answered(hosted: Hosted) -> None:
     """A recall answers for all batches there; an abort ends what runs."""
     hosted.send(1, HANGS, 1 - HANGS, 1 - HANGS)
@@ -113,6 +114,7 @@ def test_an_attempt_that_is_aborted_before_it_comes_is_stopped(hosted: Hosted) -
     assert "the batch was stopped on the worker w" in str(hosted.errors[0])
 
 
+@pytest.mark.slow
 def test_a_batch_that_is_discarded_is_answered_with_an_error(hosted: Hosted) -> None:
     """Its attempts are stopped, and others run after it."""
     hosted.send(1, HANGS)
@@ -131,6 +133,7 @@ def test_a_host_that_is_closed_takes_nothing(hosted: Hosted) -> None:
     assert until(lambda: len(hosted.errors) == 1)
 
 
+@pytest.mark.slow
 def test_a_host_whose_session_is_silent_stops_its_attempts(hosted: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its lease ends without a message: the process of the session was killed. Each message prolongs it."""
     monkeypatch.setattr("dropflow.runners.external_host.LEASE_SECONDS", 0.01)
@@ -148,6 +151,7 @@ def test_a_host_whose_session_is_silent_stops_its_attempts(hosted: Hosted, monke
     assert until(lambda: not hosted.runs(10))
 
 
+@pytest.mark.slow
 def test_the_first_batch_is_a_message(hosted: Hosted) -> None:
     """It may come long after the host was made, and begins the lease."""
     hosted.clock.advance(10 * LEASE_SECONDS)
@@ -156,6 +160,7 @@ def test_the_first_batch_is_a_message(hosted: Hosted) -> None:
     assert [result.drop for result in hosted.answers[0].results] == [10]
 
 
+@pytest.mark.slow
 def test_a_batch_whose_host_is_closed_before_its_submit_ends(hosted: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:
     """The attempt that reaches a closed runner does not begin, and the batch is answered with an error."""
     submit = ThreadRunner.submit
@@ -210,6 +215,7 @@ class _Refused(ThreadRunner):
         raise RuntimeError("can't start new thread")
 
 
+@pytest.mark.slow
 def test_a_runner_that_did_not_start_gets_no_batches(tmp_path: Path) -> None:
     """The batch is lost, and repeated; the next one starts a new runner."""
     hosted = Hosted(tmp_path)

@@ -174,6 +174,7 @@ def test_work_that_can_only_begin_late_counts() -> None:
     assert (verdict.lower_bound_s, verdict.bound_with_moves_s) == (21, 24)
 
 
+@pytest.mark.slow
 @given(graph=work_graphs(most=5, producers=2), where=machines(most=3), contention=st.booleans())
 @settings(max_examples=40)
 def test_no_assignment_beats_the_bound(graph: PhysicalGraph, where: Machines, contention: bool) -> None:  # noqa: FBT001

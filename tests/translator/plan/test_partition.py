@@ -67,6 +67,7 @@ def test_load_is_balanced(algorithm: str) -> None:
         assert len(quality.loads) == len(quality.drops) == parts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_chains_of_a_scatter_are_not_cut(algorithm: str) -> None:
     """Chains inside a scatter stay in one part: only the inputs of the gather are transferred."""
@@ -82,6 +83,7 @@ def test_a_chain_in_four_parts_has_three_cuts(algorithm: str) -> None:
     assert quality_of(_cut(chain(1000), 4, algorithm)).cut_edges == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_the_same_request_gives_the_same_parts(algorithm: str) -> None:
     """Partitioning is repeatable for one seed."""
@@ -344,6 +346,7 @@ def test_chains_of_a_plan_are_counted() -> None:
     assert (apart.fused, apart.divided) == (0, 0)
 
 
+@pytest.mark.slow
 def test_exchanges_of_many_tasks_take_little_memory() -> None:
     """Of parts with thousands of tasks some are compared for an exchange, and not all pairs."""
     load = np.random.default_rng(1).random(6_000)

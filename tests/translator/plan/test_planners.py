@@ -197,6 +197,7 @@ def test_kahypar_takes_the_largest_seed() -> None:
     assert partition(scatter(12), options).parts == 2
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not has_kahypar(), reason="needs mtkahypar")
 def test_kahypar_is_repeatable_and_moves_no_more_than_metis() -> None:
     """The same request gives the same parts, twice in one process; METIS alone does not move less."""
@@ -460,6 +461,7 @@ def test_an_imbalance_that_is_just_exceeded_is_shown_as_larger() -> None:
     assert violation.startswith("the imbalance is 30.44 %, more than 30.4 %")
 
 
+@pytest.mark.slow
 def test_data_that_no_application_makes_decides_last() -> None:
     """Pairs joined by a small file stay together, though others read a large common input."""
     builder = GraphBuilder()

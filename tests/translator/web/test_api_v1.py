@@ -81,6 +81,7 @@ def test_options_are_checked_by_their_types(served: Served, hello: Path) -> None
     assert served.service.all() == ()
 
 
+@pytest.mark.slow
 def test_an_unfinished_translation_has_no_graph_yet(served: Served, nested: Path) -> None:
     """Downloading the graph is a conflict, and the answer advises to wait."""
     setting = "settings=Rows.num_of_copies=2000"
@@ -91,6 +92,7 @@ def test_an_unfinished_translation_has_no_graph_yet(served: Served, nested: Path
     assert reply.status == 200 or "wait" in reply.text
 
 
+@pytest.mark.slow
 def test_the_description_of_the_translator(served: Served) -> None:
     """Role and version need the token; liveness and the OpenAPI document do not."""
     assert served.ask("GET", "/api/v1/info", token=True).json()["role"] == "translator"
