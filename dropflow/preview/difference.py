@@ -86,15 +86,30 @@ def _numbers(what: str, left: _Array, right: _Array) -> Iterator[str]:
     if left.dtype != right.dtype:
         yield f"{what}type {left.dtype.name} / {right.dtype.name}"
     if left.dtype.kind not in "biufc" or right.dtype.kind not in "biufc":
-        rows = np.flatnonzero(np.asarray(left != right).reshape(len(left), -1).any(axis=1)) if left.ndim else [0]
-        if len(rows):
-            yield f"{what}{plural(len(rows), 'row')} of {len(left):,} {_differ(len(rows))}, the first is {int(rows[0])}"
+        rows = _differing_rows(*map(np.atleast_1d, (left, right)))
+        if rows:
+            height = len(np.atleast_1d(left))
+            yield f"{what}{plural(len(rows), 'row')} of {height:,} {_differ(len(rows))}, the first is {rows[0]}"
         return
     first, second = left.reshape(-1), right.reshape(-1)
     numbers = _Numbers()
     for at in range(0, first.size, _AT_ONCE):
         numbers.add(first[at : at + _AT_ONCE], second[at : at + _AT_ONCE])
     yield from numbers.lines(what, left.shape)
+
+
+def _differing_rows(left: _Array, right: _Array) -> list[int]:
+    """Return the rows that differ of two arrays of the same shape whose values are no numbers."""
+    if left.dtype.kind == "O" or right.dtype.kind == "O":  # arrays in cells, of any lengths
+        pairs = enumerate(zip(left, right, strict=True))
+        return [row for row, (ours, theirs) in pairs if not _are_equal(np.asarray(ours), np.asarray(theirs))]
+    differs = np.asarray(left != right)
+    found: list[int] = np.flatnonzero(differs.any(axis=tuple(range(1, differs.ndim)))).tolist()
+    return found
+
+
+def _are_equal(left: _Array, right: _Array) -> bool:
+    return np.array_equal(left, right, equal_nan=left.dtype.kind in "fc" and right.dtype.kind in "fc")
 
 
 class _Numbers:
@@ -193,7 +208,11 @@ class _ComparedColumn:
         """Compare the next values, from row `at` on."""
         if self._numbers is None:
             pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
-            rows = [(row, ours, theirs) for row, (ours, theirs) in enumerate(pairs, start=at) if ours != theirs]
+            rows = [
+                (row, ours, theirs)
+                for row, (ours, theirs) in enumerate(pairs, start=at)
+                if ours != theirs and repr(ours) != repr(theirs)  # NaN in a list is NaN
+            ]
             self._count += len(rows)
             self._first = self._first or "".join(
                 f"{row}: {_short(ours)} / {_short(theirs)}" for row, ours, theirs in rows[:1]

@@ -384,6 +384,21 @@ def test_directories_differ_in_their_files(tmp_path: Path) -> None:
     assert [*differences(left, left / "_SUCCESS")] == ["a directory / a file"]
 
 
+def test_arrays_that_are_no_numbers_differ_in_rows(tmp_path: Path) -> None:
+    """Also one text, no rows, and arrays of different lengths in the cells of a table, in which NaN is NaN."""
+    fits = pytest.importorskip("astropy.io.fits")
+    paths = tmp_path / "a.fits", tmp_path / "b.fits"
+    for path, last in zip(paths, ([3.0], [4.0, 5.0]), strict=True):
+        cells = np.empty(2, object)
+        cells[:] = [np.array([1.0, np.nan]), np.array(last)]
+        column = fits.Column(name="v", format="PD()", array=cells)
+        fits.BinTableHDU.from_columns([column]).writeto(path)
+
+    assert [*differences(*paths)][-1] == "unit 1: column v: 1 row of 2 differs, the first is 1"
+    assert _found(tmp_path, npy(np.array("abc")), npy(np.array("abx"))) == ["1 row of 1 differs, the first is 0"]
+    assert _found(tmp_path, npy(np.zeros(0, "U3")), npy(np.zeros(0, "U5"))) == ["type str96 / str160"]
+
+
 def test_fits_files_differ_in_cards_and_pixels(tmp_path: Path) -> None:
     """The largest and the largest relative difference, with their places; NaN on both sides is the same."""
     fits = pytest.importorskip("astropy.io.fits")

@@ -160,7 +160,7 @@ def test_tables_differ_in_columns_and_values(tmp_path: Path) -> None:
         "flux": arrow.array([*rows], "float64"),
         "name": [f"s{row}" for row in rows],
         "big": [2**60 + row for row in rows],
-        "many": [[row] for row in rows],
+        "many": [*([float(row)] for row in rows[:-1]), [float("nan")]],
         "gone": [0] * len(rows),
     }
     changed = {name: list(values) for name, values in columns.items() if name != "gone"} | {"new": [0] * len(rows)}
@@ -190,7 +190,7 @@ def test_tables_differ_in_columns_and_values(tmp_path: Path) -> None:
         "column name: 1 row of 100,000 differs, the first is 70000: s70000 / other",
         "column big: 1 value is missing on one side only",
         "column big: 1 number of 100,000 differs (1e-05 of all)",
-        "column many: 1 row of 100,000 differs, the first is 5: [5] / None",
+        "column many: 1 row of 100,000 differs, the first is 5: [5.0] / None",
     ]
     assert [*differences(tmp_path / "a", tmp_path / "d")][-2:] == [
         "100,000 rows / 1",
