@@ -88,6 +88,8 @@ _TABLE_TOKEN_BYTES = 8
 """Random bytes in the name of an uncommitted table."""
 _CONNECT_SECONDS = 10
 """Seconds in which PostgreSQL must accept a connection: an integer, as its client takes it."""
+_NO_ROWS = "no_rows"
+"""The only column of a table to which no rows were written: the first rows have it made again."""
 _IN_MEMORY = 16 << 20
 """Bytes of rows above which they go through a temporary file."""
 
@@ -195,7 +197,7 @@ class _Tables:
         rows = _rows(Path(path).read_bytes())
         with _connection(location, makes=True) as (connection, table_name, _), connection.begin():
             columns = [sql.Column(name, kind) for name, kind in _columns(rows).items()]
-            table = sql.Table(table_name, sql.MetaData(), *(columns or [sql.Column("no_rows", sql.Integer)]))
+            table = sql.Table(table_name, sql.MetaData(), *(columns or [sql.Column(_NO_ROWS, sql.Integer)]))
             table.create(connection)
             if rows:
                 connection.execute(table.insert(), rows)
@@ -204,20 +206,33 @@ class _Tables:
         sql = _sqlalchemy()
         written_name = _parts(part)[1]
         with _connection(final) as (connection, table_name, schema), connection.begin():
+            if connection.dialect.name == "sqlite":
+                connection.exec_driver_sql("BEGIN IMMEDIATE")  # sqlite3 would begin with the first row
             written = sql.Table(written_name, sql.MetaData(), autoload_with=connection)
             is_empty = connection.execute(sql.select(written).limit(1)).first() is None
-            metadata = sql.MetaData()
-            if sql.inspect(connection).has_table(table_name, schema=schema):
-                target = sql.Table(table_name, metadata, schema=schema, autoload_with=connection)
-            else:
+            target = self._target(connection, table_name, schema, is_empty=is_empty)
+            if target is None and connection.dialect.name == "postgresql":
+                # Of several processes, the first one makes it.
+                connection.execute(sql.text("SELECT pg_advisory_xact_lock(hashtext(:name))"), {"name": table_name})
+                target = self._target(connection, table_name, schema, is_empty=is_empty)
+            if target is None:
                 columns = (sql.Column(column.name, column.type) for column in written.columns)
-                target = sql.Table(table_name, metadata, *columns, schema=schema)
+                target = sql.Table(table_name, sql.MetaData(), *columns, schema=schema)
+                target.drop(connection, checkfirst=True)
                 target.create(connection)
             if split_location(final)[1].get("existing_rows") == "replace":
                 connection.execute(target.delete())
             if not is_empty:
                 self._copy(connection, written, target)
             written.drop(connection)
+
+    def _target(self, connection: Any, name: str, schema: str | None, *, is_empty: bool) -> Any:
+        """Return the table that gets the rows; None if it is to be made, also in place of one without rows."""
+        sql = _sqlalchemy()
+        if not sql.inspect(connection).has_table(name, schema=schema):
+            return None
+        target = sql.Table(name, sql.MetaData(), schema=schema, autoload_with=connection)
+        return None if not is_empty and target.columns.keys() == [_NO_ROWS] else target
 
     def _copy(self, connection: Any, written: Any, target: Any) -> None:
         sql = _sqlalchemy()

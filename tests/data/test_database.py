@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import pytest
 
 from dropflow.data.read import read
 from dropflow.data.registry import store_for
+from dropflow.data.remote import commit_remote
 from dropflow.data.repository import LocalRepository
 from dropflow.data.store import Slot
 from dropflow.errors import AppError, BadFileError, BadParameterError, MissingDependencyError, StorageError
@@ -149,6 +151,36 @@ def test_rows_are_added_or_replace_those_there(
     assert json.loads(read(content)) == rows
     content = repository.commit(3, 1, replacing, _write(replacing, slot(drop=3), []))
     assert json.loads(read(content)) == []
+    assert _tables(database) == ["sources"]
+
+
+@pytest.mark.slow
+def test_the_first_of_several_drops_may_have_no_rows(
+    node: Node, slot: Slots, repository: LocalRepository, database: str
+) -> None:
+    """The table that it makes has no columns of rows yet: it gets those of the next drop that has some."""
+    template = _table(node, database)
+    for drop, rows in enumerate(([], [], ROWS[:1], [], ROWS[1:]), start=1):
+        content = repository.commit(drop, 1, template, _write(template, slot(drop=drop), rows))
+
+    assert json.loads(read(content)) == ROWS
+    assert _tables(database) == ["sources"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_made", [False, True])
+def test_several_processes_make_one_table(
+    node: Node, slot: Slots, repository: LocalRepository, database: str, *, is_made: bool
+) -> None:
+    """The nodes of a session commit at the same time: no commit fails, and no row of another is lost."""
+    template = _table(node, database)
+    if is_made:
+        repository.commit(9, 1, template, _write(template, slot(drop=9), []))
+    parts = [_write(template, slot(drop=drop), ROWS[:1]) for drop in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda part: commit_remote(part.location, part.final), parts))
+
+    assert json.loads(read(store_for(template).initial(slot()))) == ROWS[:1] * 8
     assert _tables(database) == ["sources"]
 
 
