@@ -1,6 +1,7 @@
 """Parameters and classes in DALiuGE's JSON: argument records to `Argument` and back, and default classes."""
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, TypeGuard, TypeVar
@@ -80,6 +81,9 @@ _TYPES: Mapping[type, str] = MappingProxyType(
     {bool: "Boolean", int: "Integer", float: "Float", str: "String", dict: "Json", list: "Json"}
 )
 
+_LARGEST_INTEGER = 2**63
+"""Magnitude from which a setting is refused: the container has 64 bits with a sign for it."""
+_LARGEST_NUMBER = sys.float_info.max
 _BOTH = "InputOutput"
 _TWO_PORTS = "twoPorts"
 """Key of our records whose usage, `_BOTH`, stands for two ports of one name: DALiuGE has no word for these."""
@@ -280,7 +284,7 @@ def _component(shared: Mapping[str, Any], kind: Kind) -> str | None:
 def _exact(weight: float, shared: Mapping[str, Any], kind: Kind) -> float:
     """Return the weight before it was rounded up to an integer, if its parameter is present."""
     exact = shared.get("execution_time" if kind is Kind.APP else "data_volume")
-    if isinstance(exact, int | float) and not isinstance(exact, bool) and math.isfinite(exact):
+    if isinstance(exact, int | float) and not isinstance(exact, bool) and abs(exact) <= _LARGEST_NUMBER:
         return float(exact) if "weight" not in shared or math.ceil(exact) == weight else weight
     return weight
 
@@ -322,7 +326,8 @@ class _Settings:
         def convert(raw: Any) -> _T | None:
             value = float(raw)
             made = kind(value)
-            return made if made == value and math.isfinite(value) else None
+            fits = math.isfinite(value) and not (isinstance(made, int) and abs(made) >= _LARGEST_INTEGER)
+            return made if made == value and fits else None
 
         return self._read(key, convert, default)
 

@@ -381,6 +381,22 @@ def test_ranks_and_loops_are_read_as_levels() -> None:
     ]
 
 
+@pytest.mark.parametrize(("key", "value"), [("num_cpus", 2**63), ("n_tries", 1e30), ("n_effective_inputs", -(10**30))])
+def test_a_setting_beyond_64_bits_is_refused(key: str, value: float) -> None:
+    """It could not be read again from a container."""
+    drop = {"oid": "A", "categoryType": "Application", "dropclass": "dlg.apps.simple.SleepApp", key: value}
+
+    assert _codes(lambda: read_pg([drop], name="x")) == [("PG001", f"/0/{key}")]
+
+
+@pytest.mark.parametrize("value", [10**400, -(10**400), float("inf"), float("nan")])
+def test_an_exact_weight_that_is_no_finite_number_is_ignored(value: float) -> None:
+    """The rounded one counts."""
+    app = {"oid": "A", "categoryType": "Application", "dropclass": "dlg.apps.simple.SleepApp", "weight": 3}
+
+    assert read_pg([app | {"execution_time": value}], name="x").templates[0].weight == 3.0
+
+
 def test_the_number_of_problems_is_limited() -> None:
     """A document with many errors gives a limited number of problems, and the number of the others."""
     with pytest.raises(BadGraphError, match="PG001") as caught:
