@@ -176,7 +176,7 @@ def verify_crate(output: CommandOutput, *, file: str | None, directory: str) -> 
     Exit status 1 if a file is not there, was changed or was added; 2 if the signature itself does not match, or is of
     another cluster key.
     """
-    from dropflow.cli.crate import check_crate
+    from dropflow.cli.understand.crate import check_crate
     from managers.keys import load
 
     key = load(_path(file))

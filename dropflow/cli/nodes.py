@@ -134,7 +134,7 @@ def nodes_command(output: CommandOutput, *, manager: ConnectionOptions, graph: s
 def _components(client: "Client", source: str) -> ComponentsAnswer:
     """Return what the nodes can run, and what of the graph in a file they cannot."""
     from dropflow.apps.needs import host_needs
-    from dropflow.cli.graph_files import read_graph
+    from dropflow.cli.graphs.graph_files import read_graph
 
     templates = read_graph(source, components=None).graph.templates if source else ()
     needs = host_needs(templates)

@@ -171,7 +171,7 @@ def _new_code(graph: "PhysicalGraph", sources: Sequence[str], output: CommandOut
 def _code_in(source: str, functions: "Mapping[str, Template]") -> dict[str, str]:
     """Return the sources that a Python file or a graph has for functions of a graph, by their key."""
     from dropflow.builder.functions import code_in
-    from dropflow.cli.graph_files import read_graph
+    from dropflow.cli.graphs.graph_files import read_graph
 
     if Path(source).suffix == ".py":
         path = Path(source).absolute()

@@ -22,10 +22,10 @@ from dropflow.cli.common_options import (
     setting_options,
 )
 from dropflow.cli.exit_status import Exit
+from dropflow.cli.graphs.plan_options import profile_option, seconds_by
 from dropflow.cli.output import CommandOutput, OutputKind, columns, shell_command
-from dropflow.cli.plan_options import profile_option, seconds_by
 from dropflow.cli.run_or_session import continue_session, continues_directory, manager_session_options
-from dropflow.cli.session_end import count_lines, failure_lines, headline, incomplete_lines
+from dropflow.cli.sessions.session_end import count_lines, failure_lines, headline, incomplete_lines
 from dropflow.files import SUMMARY
 from dropflow.formatting import format_brief, format_duration, plural
 from dropflow.graph.drop_counts import MOST_PARTS, NO_DROPS, DropCounts
@@ -282,7 +282,7 @@ def run_command(
     With --until, for batch jobs, nothing is started that cannot end by then. If drops are left when the rest has ended,
     the session is PAUSED and the exit status is 4; 'dropflow resume' goes on with them.
     """
-    from dropflow.cli.graph_files import note_warnings, read_graph
+    from dropflow.cli.graphs.graph_files import note_warnings, read_graph
     from dropflow.graph.physical import without_fusion
     from dropflow.sessions import local_run
     from dropflow.submission.progress import session_progress

@@ -138,7 +138,7 @@ def continue_session(
     patience: float,
 ) -> Exit:
     """Continue a session by `call`, and answer as ``dropflow submit`` does."""
-    from dropflow.cli.watch import answer_started
+    from dropflow.cli.sessions.watch import answer_started
 
     with manager.connect() as client:
         info = call(client)

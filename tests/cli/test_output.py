@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.api.session_records import FailureInfo, LogicalNodeInfo, SessionDetail
-from dropflow.cli import graph_files
 from dropflow.cli.exit_status import Exit
+from dropflow.cli.graphs import graph_files
 from dropflow.cli.main import commands, load_command
 from dropflow.cli.output import CommandOutput, columns, output_for, shell_command
 from dropflow.cli.run import RunReply
-from dropflow.cli.session_end import session_failure_lines
-from dropflow.cli.session_replies import SessionReply
+from dropflow.cli.sessions.session_end import session_failure_lines
+from dropflow.cli.sessions.session_replies import SessionReply
 from dropflow.execution.statistics import FailureReport
 from dropflow.formatting import printable
 from dropflow.graph.drop_counts import DropCounts

@@ -152,7 +152,7 @@ def _submit(job: JobDirectory, order: JobOrder) -> str:
 
 def _answer(output: CommandOutput, status: JobStatus, request: JobRequest) -> Exit:
     """Print how the session ended, as ``dropflow submit --wait`` does."""
-    from dropflow.cli.session_replies import SubmitReply, exit_of_session
+    from dropflow.cli.sessions.session_replies import SubmitReply, exit_of_session
 
     detail = status.detail
     assert detail is not None  # the caller has looked
@@ -219,7 +219,7 @@ class _JobWait:
 
     def _is_last(self, status: JobStatus) -> bool:
         """Return whether the session has stopped and no job goes on with it."""
-        from dropflow.cli.session_replies import exit_of_session
+        from dropflow.cli.sessions.session_replies import exit_of_session
 
         if status.state != "stopped" or status.detail is None:
             return False

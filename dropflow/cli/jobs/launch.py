@@ -241,7 +241,7 @@ def _launch(
     hosts: tuple["SshHost", ...] = (),
     tunnel: tuple[int, ...] = (),
 ) -> Exit:
-    from dropflow.cli.graph_files import read_for_nodes
+    from dropflow.cli.graphs.graph_files import read_for_nodes
     from dropflow.cli.jobs.job_submission import run_order
     from dropflow.clock import SystemClock
     from dropflow.ids import dated_session_name

@@ -28,7 +28,7 @@ from dropflow.api.session_records import SessionDetail
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.main import main
 from dropflow.cli.output import CommandOutput
-from dropflow.cli.session_replies import exit_of_session
+from dropflow.cli.sessions.session_replies import exit_of_session
 from dropflow.clock import SystemClock
 from dropflow.errors import BatchSystemError, ConflictError, DropflowError, NotFoundError, StorageError
 from dropflow.files import private_directory, private_opener
@@ -41,7 +41,7 @@ from managers.jobs.job_directory import JobDirectory, JobRequest, JobStatus
 from managers.keys import load
 
 if TYPE_CHECKING:
-    from dropflow.cli.downloads import FetchReply
+    from dropflow.cli.sessions.downloads import FetchReply
 
 _FIRST_NODE_SECONDS = 300.0
 """Seconds in which the island and the first node of a job must start."""
@@ -472,7 +472,7 @@ class _JobHead:
 
     def _fetch(self, client: Client) -> int:
         """Copy the results to where they were asked for; return how many could not be."""
-        from dropflow.cli.fetch import fetch_results
+        from dropflow.cli.sessions.fetch import fetch_results
 
         reply: FetchReply = fetch_results(client, self._request.session, Path(self._request.results), with_stores=False)
         for line in reply.lines() if reply.missing or reply.silent else ():

@@ -32,7 +32,7 @@ from dropflow.cli.exit_status import Exit
 from dropflow.cli.jobs.hosts import first_line
 from dropflow.cli.jobs.job_submission import LaunchReply, ScriptReply, run_order
 from dropflow.cli.output import CommandOutput, ErrorReply, JsonOutput, OutputKind
-from dropflow.cli.session_replies import SubmitReply
+from dropflow.cli.sessions.session_replies import SubmitReply
 from dropflow.errors import BadFileError, LinkError, MissingDependencyError, NotFoundError, UsageError
 from dropflow.graph.codec import dump, parse
 from dropflow.graph.physical import PhysicalGraph

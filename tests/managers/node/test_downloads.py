@@ -26,7 +26,7 @@ from dropflow.api.contents_answer import (
     read_records,
     write_records,
 )
-from dropflow.cli.incoming_files import ResultDirectory
+from dropflow.cli.sessions.incoming_files import ResultDirectory
 from dropflow.data.remote import location_of
 from dropflow.data.storage_errors import fingerprint
 from dropflow.errors import GoneError, LinkError, RangeError, StorageError

@@ -80,7 +80,7 @@ def check_command(
     With --fix, findings with one possible correction are corrected in the file: old categories, numbers as text,
     repeated edges, and marks of edges. The problems are then those that remain.
     """
-    from dropflow.cli.graph_files import as_problems, examine_graph
+    from dropflow.cli.graphs.graph_files import as_problems, examine_graph
     from translator.options import ComponentOptions
 
     made: tuple[Fix, ...] = ()
@@ -282,7 +282,7 @@ def fill_command(
 
 def _read(file: str) -> tuple[str, bytes]:
     """Return the name of a graph, and what is in its file."""
-    from dropflow.cli.graph_files import read_standard_input
+    from dropflow.cli.graphs.graph_files import read_standard_input
     from translator.formats.json_document import read_file
     from translator.repository import fetch_file, is_repository_address
 
@@ -439,7 +439,7 @@ def info_command(output: CommandOutput, *, graph: str, configuration: str | None
     Nothing is unrolled, so graphs that are too large for it can be shown, too. Times come from the execution times in
     the graph, with as many processors as can be used.
     """
-    from dropflow.cli.graph_files import examine_graph, note_warnings
+    from dropflow.cli.graphs.graph_files import examine_graph, note_warnings
     from translator.pipeline import finish
     from translator.problem_codes import TOO_LARGE
 
@@ -476,7 +476,7 @@ def _logical_info(family: str, graph: "LogicalGraph", outline: "GraphOutline") -
 def _physical_info(family: str, graph: "PhysicalGraph") -> InfoReply:
     import numpy as np
 
-    from dropflow.cli.graph_files import count_drops
+    from dropflow.cli.graphs.graph_files import count_drops
     from dropflow.graph.codec import digest
     from dropflow.graph.order import critical_path, levels
 
@@ -553,7 +553,7 @@ def diff_command(
     """
     are_files = [name == "-" or Path(name).is_file() for name in (first, second)]
     if not any(are_files):
-        from dropflow.cli.compare import compare
+        from dropflow.cli.graphs.compare import compare
 
         return compare(output, manager, first, second, other_url)
     if not all(are_files):

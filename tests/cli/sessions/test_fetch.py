@@ -30,8 +30,8 @@ from dropflow.api.contents_answer import (
 )
 from dropflow.api.drop_records import ResultInfo
 from dropflow.api.requests import ResultList
-from dropflow.cli import downloads
-from dropflow.cli.incoming_files import IncomingFile, KeptPart, ResultDirectory
+from dropflow.cli.sessions import downloads
+from dropflow.cli.sessions.incoming_files import IncomingFile, KeptPart, ResultDirectory
 from dropflow.data.storage_errors import fingerprint
 from dropflow.errors import BadFileError, LinkError
 from tests.cli.answers import Command

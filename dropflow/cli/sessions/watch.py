@@ -50,7 +50,7 @@ def watch_command(
     manager or nodes do not answer, and 130 if you stopped watching: the session continues. With --once, it is 0 for a
     session that still runs, too.
     """
-    from dropflow.cli.session_replies import SessionReply
+    from dropflow.cli.sessions.session_replies import SessionReply
     from dropflow.submission.connection import connect_to, manager_url
 
     url = manager_url(manager)
@@ -94,7 +94,7 @@ def answer_started(
     parts : int
         Of its graph; one for each of its nodes unless given.
     """
-    from dropflow.cli.session_replies import SubmitReply, exit_of_session
+    from dropflow.cli.sessions.session_replies import SubmitReply, exit_of_session
 
     if patience is not None:
         try:

@@ -22,8 +22,8 @@ import numpy as np
 from dropflow.api.signing import default_key_file
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.output import CommandOutput
-from dropflow.cli.prov import MOST_DROPS, PROV, write_prov
 from dropflow.cli.run_or_session import is_run_directory, report_of
+from dropflow.cli.understand.prov import MOST_DROPS, PROV, write_prov
 from dropflow.clock import SystemClock
 from dropflow.data.registry import is_read_from_outside
 from dropflow.data.storage_errors import storage_errors

@@ -9,7 +9,13 @@ from dropflow.api.drop_records import ResultInfo
 from dropflow.api.session_records import FailureInfo, LogicalNodeInfo, SessionDetail, SessionInfo
 from dropflow.cli.exit_status import Exit, exit_for_status
 from dropflow.cli.output import columns, shell_command
-from dropflow.cli.session_end import beside_status, count_lines, headline, incomplete_lines, session_failure_lines
+from dropflow.cli.sessions.session_end import (
+    beside_status,
+    count_lines,
+    headline,
+    incomplete_lines,
+    session_failure_lines,
+)
 from dropflow.formatting import few, format_rate, plural
 from dropflow.graph.drop_counts import NO_DROPS, DropCounts, IncompleteDrop
 from dropflow.states import STOPPED_AT_WALLTIME, DropState, SessionState

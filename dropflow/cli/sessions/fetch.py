@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dropflow.api.client import Client
     from dropflow.api.drop_records import DropDetail, ResultInfo
     from dropflow.api.requests import ResultList
-    from dropflow.cli.downloads import FetchReply
+    from dropflow.cli.sessions.downloads import FetchReply
 
 
 @click.command("fetch")
@@ -58,7 +58,7 @@ def fetch_command(
     you fetch again. Exit status 1 if something could not be fetched: the answer lists what, and why. Exit status 3 if
     the connection broke, 130 after Ctrl-C, and 143 after SIGTERM; then the answer lists what is left.
     """
-    from dropflow.cli.downloads import download_archive
+    from dropflow.cli.sessions.downloads import download_archive
 
     archive = _archive_format(target)
     if archive is not None and drop is not None:
@@ -93,8 +93,8 @@ def fetch_results(
         They cannot be written there.
     """
     from dropflow.api.contents_answer import result_paths
-    from dropflow.cli.downloads import FetchReply, ResultDownload, WantedFile
-    from dropflow.cli.incoming_files import ResultDirectory
+    from dropflow.cli.sessions.downloads import FetchReply, ResultDownload, WantedFile
+    from dropflow.cli.sessions.incoming_files import ResultDirectory
     from dropflow.submission.progress import transfer_progress
 
     listing = client.results(session) if drop is None else _one_result(client, session, drop)

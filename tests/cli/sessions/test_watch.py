@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
-from dropflow.cli import watch
 from dropflow.cli.output import CommandOutput
+from dropflow.cli.sessions import watch
 from dropflow.submission.manager_records import write_record
 from managers.manager_server import Service
 from tests.cli.answers import Command

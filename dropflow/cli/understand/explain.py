@@ -13,9 +13,9 @@ from dropflow.api.session_records import FailureInfo
 from dropflow.cli.candidates import drops, runs
 from dropflow.cli.common_options import connection_options, output_options
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.origin import checksum_text, show_origin
 from dropflow.cli.output import CommandOutput
 from dropflow.cli.run_or_session import is_given, is_run_directory, refuse_without_run
+from dropflow.cli.understand.origin import checksum_text, show_origin
 from dropflow.errors import DropflowError, NoManagerError, NotFoundError, UsageError
 from dropflow.failure import Failure
 from dropflow.files import JOURNAL
@@ -133,7 +133,7 @@ def explain_command(
     if sign and crate is None:
         raise UsageError("--sign is for a crate", where="--sign", hint="name its directory with --crate DIR")
     if crate is not None:
-        from dropflow.cli.crate import write_crate
+        from dropflow.cli.understand.crate import write_crate
 
         return write_crate(output, manager, run, Path(crate), license_, is_signed=sign)
     if origin:

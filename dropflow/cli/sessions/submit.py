@@ -17,8 +17,8 @@ from dropflow.cli.common_options import (
     setting_options,
 )
 from dropflow.cli.exit_status import Exit
+from dropflow.cli.graphs.plan_options import PlanningChoice, planning_options, seconds_by
 from dropflow.cli.output import CommandOutput
-from dropflow.cli.plan_options import PlanningChoice, planning_options, seconds_by
 from dropflow.errors import UsageError
 from dropflow.ids import SESSION_NAME_HINT, is_session_name
 from dropflow.session_options import SubmitOptions
@@ -99,8 +99,8 @@ def submit_command(
     walltime that has passed is left out. The session of a physical graph can be run again without other values.
     SESSION itself does not change.
     """
-    from dropflow.cli.graph_files import read_for_nodes
-    from dropflow.cli.watch import answer_started
+    from dropflow.cli.graphs.graph_files import read_for_nodes
+    from dropflow.cli.sessions.watch import answer_started
     from dropflow.graph.notes import planning_of
     from dropflow.graph.physical import with_fusion, without_fusion
     from dropflow.submission.connection import patient
@@ -163,7 +163,7 @@ def _translated(
     """Return the graph with other values, without parts and nodes."""
     import numpy as np
 
-    from dropflow.cli.graph_files import note_warnings
+    from dropflow.cli.graphs.graph_files import note_warnings
     from dropflow.graph.notes import logical_of, with_more_settings
     from translator.pipeline import translate
 

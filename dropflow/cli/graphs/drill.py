@@ -11,15 +11,15 @@ import msgspec
 
 from dropflow.cli.common_options import Duration, output_options, parse_duration
 from dropflow.cli.exit_status import Exit
+from dropflow.cli.graphs.plan import PlanOrder, check_parts, plan_options, planned
 from dropflow.cli.output import CommandOutput, columns
-from dropflow.cli.plan import PlanOrder, check_parts, plan_options, planned
-from dropflow.cli.written_files import file_form, file_options, write_file
+from dropflow.cli.understand.written_files import file_form, file_options, write_file
 from dropflow.errors import UsageError
 from dropflow.formatting import DASH, format_brief, plural
 from dropflow.host.processors import usable_cores
 
 if TYPE_CHECKING:
-    from dropflow.cli.plan import Plan
+    from dropflow.cli.graphs.plan import Plan
     from managers.simulation.drill import Cut, Drill, DrilledNode, NodeLoss, Trial
     from translator.plan.machines import Machines
 

@@ -26,9 +26,9 @@ from dropflow.cli.common_options import (
     target_option,
 )
 from dropflow.cli.exit_status import Exit
+from dropflow.cli.graphs.plan_options import PlanningChoice, is_url, nodes_of_manager, planning_options
 from dropflow.cli.output import CommandOutput, OutputKind, columns, problem_lines
-from dropflow.cli.plan_options import PlanningChoice, is_url, nodes_of_manager, planning_options
-from dropflow.cli.written_files import file_form, file_options, write_file
+from dropflow.cli.understand.written_files import file_form, file_options, write_file
 from dropflow.errors import UsageError
 from dropflow.failure import Problem, Severity
 from dropflow.formatting import plural
@@ -116,7 +116,7 @@ def unroll_command(
     answer is how many drops and edges it has. With --output json and without -o, the answer has the counts and the
     graph; -o - prints the graph alone. What cannot run on this host is a warning, as for check.
     """
-    from dropflow.cli.graph_files import (
+    from dropflow.cli.graphs.graph_files import (
         as_problems,
         count_drops,
         examine_graph,
@@ -239,8 +239,8 @@ def _graph_to_plan(output: CommandOutput, order: PlanOrder, *, may_be_run: bool 
 
     What cannot run on this host is a warning, as the graph may run on other hosts.
     """
-    from dropflow.cli.graph_files import note_warnings, read_graph
-    from dropflow.cli.measured_runs import measured_graph
+    from dropflow.cli.graphs.graph_files import note_warnings, read_graph
+    from dropflow.cli.understand.measured_runs import measured_graph
 
     path = Path(order.graph)
     if may_be_run and (path.is_dir() or (_SESSION.fullmatch(order.graph) and not path.is_file())):
@@ -299,7 +299,7 @@ def planned(
     may_be_run : bool
         Whether the graph may also be named by a run or a session that had it.
     """
-    from dropflow.cli.graph_files import note_warnings
+    from dropflow.cli.graphs.graph_files import note_warnings
     from translator.plan.registry import check_partition, machines_for, plan
 
     graph = _graph_to_plan(output, order, may_be_run=may_be_run)
@@ -492,7 +492,7 @@ def partition_command(
     node. The partitioned graph goes to FILE, with the priorities of its applications. With -o - it goes to standard
     output, and takes the place of the answer.
     """
-    from dropflow.cli.graph_files import graph_target
+    from dropflow.cli.graphs.graph_files import graph_target
 
     if compare and target is not None:
         raise UsageError("--compare writes no graph", hint="leave out -o, or choose an --algorithm")
@@ -539,7 +539,7 @@ def translate_command(output: CommandOutput, *, order: PlanOrder, target: str | 
     The physical graph goes to FILE, or to standard output where no file is named. With a file, the answer is how good
     the plan is; with --output json and without -o, it has the graph, too. A graph that has parts already keeps them.
     """
-    from dropflow.cli.graph_files import graph_for_answer, graph_target
+    from dropflow.cli.graphs.graph_files import graph_for_answer, graph_target
 
     inside = target is None and output.kind is OutputKind.JSON
     written = graph_target("-" if target is None else target, form)
@@ -564,7 +564,7 @@ def map_command(output: CommandOutput, *, order: PlanOrder, target: str | None, 
 
     A graph without parts is partitioned first, into one part per node.
     """
-    from dropflow.cli.graph_files import graph_target
+    from dropflow.cli.graphs.graph_files import graph_target
 
     if order.nodes is None:
         raise UsageError("the nodes are missing", hint="name them with --nodes NODE,NODE..., a FILE.toml or a URL")

@@ -34,8 +34,8 @@ from dropflow.api.drop_records import ResultInfo
 from dropflow.api.error_body import from_body
 from dropflow.api.requests import ArchiveQuery
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.incoming_files import IncomingFile, ResultDirectory
 from dropflow.cli.output import shell_command
+from dropflow.cli.sessions.incoming_files import IncomingFile, ResultDirectory
 from dropflow.data.storage_errors import storage_error
 from dropflow.errors import DropflowError, LinkError, ProtocolError, StorageError
 from dropflow.formatting import few, format_size, plural

@@ -13,7 +13,7 @@ from dropflow import Graph, app
 from dropflow.api.node_records import NodeInfo
 from dropflow.api.requests import SubmitQuery
 from dropflow.api.session_records import SessionDetail, SessionInfo
-from dropflow.cli import watch
+from dropflow.cli.sessions import watch
 from dropflow.graph.notes import logical_of, note_options, planning_of, submission_options
 from dropflow.graph.physical import PhysicalGraph, is_fused
 from dropflow.session_options import SubmitOptions
@@ -30,7 +30,7 @@ def _numbered(number: int = 0) -> int:
     return number
 
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 NODES = ("a", "b", "c")
 
 

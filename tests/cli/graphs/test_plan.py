@@ -17,7 +17,7 @@ from tests.cli.answers import Command
 from tests.fake_manager import FakeManager
 from tests.graph.shapes import exclusive_and_mpi
 
-NESTED = Path(__file__).resolve().parents[2] / "examples" / "nested-scatter-gather.graph"
+NESTED = Path(__file__).resolve().parents[3] / "examples" / "nested-scatter-gather.graph"
 
 
 def test_the_summary_has_exactly_the_documented_keys(command: Command) -> None:

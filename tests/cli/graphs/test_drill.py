@@ -6,7 +6,7 @@ import pytest
 
 from tests.cli.answers import Command
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "imaging.graph"
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "imaging.graph"
 
 
 @pytest.mark.slow

@@ -198,7 +198,7 @@ def test_a_correction_can_go_to_another_file(command: Command, tmp_path: Path) -
     assert asked(command, "diff", path, tmp_path / "b.graph")[0] == 1
 
 
-NESTED = Path(__file__).resolve().parents[2] / "examples" / "nested-scatter-gather.graph"
+NESTED = Path(__file__).resolve().parents[3] / "examples" / "nested-scatter-gather.graph"
 
 
 def test_info_shows_each_logical_node_with_its_shape(command: Command) -> None:

@@ -197,9 +197,9 @@ def _prepared(manager: ConnectionOptions, run: str, drop: str, directory: Path, 
 
 def _fetched(client: "Client", session: str, graph: "PhysicalGraph", directory: Path, most: int | None) -> "Contents":
     """Return what fetches contents of a session into ``inputs``, at most so many bytes."""
-    from dropflow.cli.downloads import FetchedFile, ResultDownload, WantedFile
-    from dropflow.cli.fetch import content_of
-    from dropflow.cli.incoming_files import ResultDirectory
+    from dropflow.cli.sessions.downloads import FetchedFile, ResultDownload, WantedFile
+    from dropflow.cli.sessions.fetch import content_of
+    from dropflow.cli.sessions.incoming_files import ResultDirectory
     from dropflow.execution.content_location import Handle
     from dropflow.graph.text_ids import oid
     from dropflow.sessions.replay import refuse_large

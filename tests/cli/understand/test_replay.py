@@ -153,7 +153,7 @@ def test_inputs_that_had_failed_are_no_failures_of_the_replay(
 ) -> None:
     """An application that tolerates them completes again, and the answer has no failure without a text."""
     monkeypatch.chdir(tmp_path)
-    graph = Path(__file__).resolve().parents[2] / "examples" / "error-threshold.graph"
+    graph = Path(__file__).resolve().parents[3] / "examples" / "error-threshold.graph"
     run(dropflow.translate(graph).graph, tmp_path / "run", RunOptions(runner="inline"))
     answer = command("replay", "run", "Collect", "-o", "again", "--output", "json").json
 
@@ -394,7 +394,8 @@ def test_an_editor_stops_where_it_has_breakpoints(failed: Path) -> None:
     source = failed.parent / "again" / "files" / "func_code.py"
     with socket.create_server(("127.0.0.1", 0)) as taken:
         program = (
-            f"from dropflow.cli import main, replay; replay._DEBUGGER_PORT = {taken.getsockname()[1]}; main.main()"
+            "from dropflow.cli import main; from dropflow.cli.understand import replay; "
+            f"replay._DEBUGGER_PORT = {taken.getsockname()[1]}; main.main()"
         )
         process = subprocess.Popen(
             [sys.executable, "-c", program, "replay", failed, "inverse", "-o", "again", "--debugpy"],

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dropflow import Graph, app, glob
-from dropflow.cli.explain import chain_lines
+from dropflow.cli.understand.explain import chain_lines
 from dropflow.execution.journal import replay
 from dropflow.graph.codec import load
 from dropflow.graph.templates import Kind

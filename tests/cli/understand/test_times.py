@@ -11,7 +11,7 @@ import pytest
 
 from dropflow.api.node_records import Load, NodeInfo
 from dropflow.cli.output import output_file
-from dropflow.cli.times import TimesReply
+from dropflow.cli.understand.times import TimesReply
 from dropflow.errors import BadFileError
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.codec import load, save
@@ -32,7 +32,7 @@ from translator.plan.machines import equal_machines
 from translator.plan.measured import MeasuredNode, measured_seconds, read_profile, with_measured_nodes, write_profile
 from translator.plan.move_bound import judge
 
-NESTED = Path(__file__).resolve().parents[2] / "examples" / "nested-scatter-gather.graph"
+NESTED = Path(__file__).resolve().parents[3] / "examples" / "nested-scatter-gather.graph"
 
 
 def test_a_run_has_times(command: Command, tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_several_sessions_are_refused(command: Command) -> None:
 
 def test_directories_of_two_sessions_are_refused(command: Command, tmp_path: Path) -> None:
     """The error names the directory whose attempts do not fit."""
-    small = Path(__file__).resolve().parents[2] / "examples" / "hello.graph"
+    small = Path(__file__).resolve().parents[3] / "examples" / "hello.graph"
     command("run", small, "--keep", tmp_path / "small", "--runner", "inline")
     command("run", NESTED, "--keep", tmp_path / "large", "--runner", "inline")
     answer = command("times", tmp_path / "small", tmp_path / "large")
@@ -115,7 +115,7 @@ def test_unknown_forms_of_files_are_refused(command: Command, tmp_path: Path) ->
     assert "end it with .svg, .html, .htm, .json, .npz" in answer.err
 
 
-_EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+_EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
 
 def test_a_run_has_a_report(command: Command, tmp_path: Path) -> None:

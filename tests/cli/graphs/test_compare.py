@@ -18,7 +18,7 @@ from dropflow.graph.templates import ORDER_PORT, Kind
 from managers.manager_server import Service
 from tests.cli.answers import Command
 
-_EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+_EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
 
 @pytest.mark.slow

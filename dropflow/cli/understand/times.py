@@ -12,9 +12,9 @@ import msgspec
 from dropflow.cli.candidates import runs
 from dropflow.cli.common_options import connection_options, output_options
 from dropflow.cli.exit_status import Exit
-from dropflow.cli.measured_runs import are_directories, measured_by, measured_run, recorded
 from dropflow.cli.output import CommandOutput, columns
-from dropflow.cli.written_files import file_form, file_options, write_file
+from dropflow.cli.understand.measured_runs import are_directories, measured_by, measured_run, recorded
+from dropflow.cli.understand.written_files import file_form, file_options, write_file
 from dropflow.errors import UsageError
 from dropflow.formatting import format_brief, format_size, plural
 from dropflow.submission.options import ConnectionOptions

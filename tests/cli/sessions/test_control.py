@@ -10,8 +10,8 @@ from dropflow.api.logs import LogLine, LogPage, LogQuery
 from dropflow.api.node_records import NodeInfo
 from dropflow.api.requests import DrainRequest
 from dropflow.api.session_records import UserUse
-from dropflow.cli.session_replies import SessionChange
-from dropflow.cli.sessions import SessionsReply
+from dropflow.cli.sessions.control import SessionsReply
+from dropflow.cli.sessions.session_replies import SessionChange
 from dropflow.errors import LinkError
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.templates import Argument

@@ -132,7 +132,7 @@ def cancel_command(
 
 def _changed(output: CommandOutput, info: SessionInfo) -> Exit:
     """Answer with the status of a session after a request to change it; it is not known if nodes do not answer."""
-    from dropflow.cli.session_replies import SessionChange
+    from dropflow.cli.sessions.session_replies import SessionChange
 
     is_known = info.status != UNKNOWN
     output.answer(SessionChange(ok=is_known, session=info.session, status=info.status, text=info.text))
@@ -173,7 +173,7 @@ def rebalance_command(output: CommandOutput, *, manager: ConnectionOptions, sess
 @connection_options
 def delete_command(output: CommandOutput, *, manager: ConnectionOptions, session: str) -> Exit:
     """Remove SESSION and all of its files, also its results. A running session is stopped first."""
-    from dropflow.cli.session_replies import SessionChange
+    from dropflow.cli.sessions.session_replies import SessionChange
 
     with manager.connect() as client:
         client.delete(session)

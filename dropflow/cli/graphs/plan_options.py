@@ -42,7 +42,7 @@ class PlanningChoice(msgspec.Struct, frozen=True, kw_only=True):
         """Return a graph with what earlier runs have measured; sessions are those of `manager`."""
         if not self.profiles:
             return graph
-        from dropflow.cli.measured_runs import measured_by
+        from dropflow.cli.understand.measured_runs import measured_by
         from translator.plan.measured import with_measured_nodes
 
         where = environment_connection() if manager is None else manager
@@ -80,7 +80,7 @@ def seconds_by(
     """Return how long applications took by these profiles; None without one. Sessions are those of `manager`."""
     if not profiles:
         return None
-    from dropflow.cli.measured_runs import measured_by
+    from dropflow.cli.understand.measured_runs import measured_by
     from translator.plan.measured import measured_seconds
 
     where = environment_connection() if manager is None else manager
