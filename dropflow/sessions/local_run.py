@@ -19,7 +19,7 @@ from dropflow.apps.needs import check, note_containers, prepare_containers
 from dropflow.clock import Clock, SystemClock
 from dropflow.data.repository import LocalRepository
 from dropflow.data.storage_errors import storage_error
-from dropflow.data.workspace import SHARED_MEMORY
+from dropflow.data.workspace import REMOVED, SHARED_MEMORY
 from dropflow.errors import ConflictError, DropflowError, StorageError, UsageError
 from dropflow.execution.continuation import Continuation
 from dropflow.execution.executor_spec import ReuseSpec
@@ -430,7 +430,7 @@ def prepare_directory(directory: Path, *, overwrite: bool = False, graph: Physic
             raise UsageError("a file, not a directory", where=str(directory), hint="name a new or an empty directory")
         path.mkdir(parents=True, exist_ok=True)
         names = sorted(entry.name for entry in path.iterdir())
-        unfinished = [name for name in names if is_unfinished(name, GRAPH_FILE)]
+        unfinished = [name for name in names if is_unfinished(name, GRAPH_FILE) or name.startswith(REMOVED)]
         foreign = [name for name in names if name not in (*_OURS, *unfinished, LOCK)]
         if foreign:
             raise ConflictError(

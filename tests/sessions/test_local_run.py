@@ -207,6 +207,24 @@ def test_a_directory_that_was_emptied_in_part_is_still_one_of_a_session(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_run_that_was_killed_while_it_removed_its_parts_can_be_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it had renamed to remove it is part of the session, and goes with it."""
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("dropflow.data.workspace.shutil.rmtree", killed)
+        with suppress(KeyboardInterrupt):
+            local_run.run(greeting(), tmp_path, RunOptions(runner="inline"))
+    assert [path.name for path in tmp_path.glob(".removed-*")]
+    local_run.prepare_directory(tmp_path, overwrite=True)
+
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_clearing_a_directory_follows_no_links(tmp_path: Path) -> None:
     """A link in place of a directory is removed; its target is unchanged."""
     precious = tmp_path / "precious"
