@@ -59,8 +59,8 @@ class MachineOwner(Protocol):
         """Give an event to the machine. For any thread."""
         ...
 
-    def work(self, job: Callable[[], Any]) -> None:
-        """Run a job that may block, and give its result to the machine."""
+    def work(self, job: Callable[[], Any], *, is_long: bool = False) -> None:
+        """Run a job that may block, and give its result to the machine. Others do not wait for long jobs."""
         ...
 
 
@@ -76,7 +76,7 @@ class Owner:
     clock : Clock
         Tells the time.
     jobs : int
-        Most jobs at a time.
+        Most jobs at a time, and most long jobs.
     idle : float
         Seconds after which a thread without a job ends.
     """
@@ -99,10 +99,7 @@ class Owner:
         self._inbox: Inbox[Any] = Inbox()
         self._calls: dict[int, Future[Any]] = {}
         self._last_call = 0
-        self._job_threads = 0
-        self._idle: list[_Jobs] = []
-        """Queues of the threads that wait for a job; the last one has worked last."""
-        self._waiting_jobs: deque[_Job] = deque()
+        self._short_jobs, self._long_jobs = _JobQueue(), _JobQueue()
         self._is_over = False
         self._thread = threading.Thread(target=self._run, name=f"owner-{name}", daemon=True)
 
@@ -166,32 +163,39 @@ class Owner:
 
     # For effects, in the owner's thread.
 
-    def work(self, job: _Job) -> None:
+    def work(self, job: _Job, *, is_long: bool = False) -> None:
         """Run `job` in another thread as soon as one is free.
 
         Its result is given to the machine as an event, unless it is None. A job must not raise: an error that the
         machine should know of is part of the event.
-        """
-        # Threads are kept for a while: `Thread.start` waits until the new thread runs, and events wait meanwhile.
-        if self._idle:
-            self._idle.pop().put(job)
-        else:
-            self._waiting_jobs.append(job)
-            self._start_waiting_job()
 
-    def _start_waiting_job(self) -> None:
-        if self._needs_thread():
+        Parameters
+        ----------
+        is_long : bool
+            Whether it may take minutes. Long jobs have threads of their own, so that others do not wait for them.
+        """
+        waiting = self._long_jobs if is_long else self._short_jobs
+        # Threads are kept for a while: `Thread.start` waits until the new thread runs, and events wait meanwhile.
+        if waiting.idle:
+            waiting.idle.pop().put(job)
+        else:
+            waiting.jobs.append(job)
+            self._start_waiting_job(waiting)
+
+    def _start_waiting_job(self, waiting: "_JobQueue") -> None:
+        if self._needs_thread(waiting):
             jobs: _Jobs = SimpleQueue()
+            arguments = [jobs, waiting]
             try:
-                threading.Thread(target=self._run_jobs, args=[jobs], name=f"job-{self._name}", daemon=True).start()
+                threading.Thread(target=self._run_jobs, args=arguments, name=f"job-{self._name}", daemon=True).start()
             except RuntimeError as error:
                 _log.warning("a job of manager %s waits: %s", self._name, error)
             else:
-                self._job_threads += 1
-                jobs.put(self._waiting_jobs.popleft())
+                waiting.threads += 1
+                jobs.put(waiting.jobs.popleft())
 
-    def _needs_thread(self) -> bool:
-        return bool(self._waiting_jobs) and self._job_threads < self._most_jobs
+    def _needs_thread(self, waiting: "_JobQueue") -> bool:
+        return bool(waiting.jobs) and waiting.threads < self._most_jobs
 
     # The thread.
 
@@ -205,19 +209,21 @@ class Owner:
                 if isinstance(item, _Submitted):
                     self._refuse(item.future)
                 elif isinstance(item, _JobDone):
-                    self._idle.append(item.jobs)
-            for jobs in self._idle:
+                    item.waiting.idle.append(item.jobs)
+            for jobs in (*self._short_jobs.idle, *self._long_jobs.idle):
                 jobs.put(None)
             for future in self._calls.values():
                 self._refuse(future)
 
     def _patience(self) -> float:
         wait = self._machine.deadline() - self._clock.monotonic()
-        return min(max(wait, 0.0), _THREAD_RETRY if self._needs_thread() else _LONGEST_WAIT)
+        needs_thread = self._needs_thread(self._short_jobs) or self._needs_thread(self._long_jobs)
+        return min(max(wait, 0.0), _THREAD_RETRY if needs_thread else _LONGEST_WAIT)
 
     def _step(self, items: Sequence[Any]) -> bool:
         """Process `items`, and return whether to continue."""
-        self._start_waiting_job()
+        self._start_waiting_job(self._short_jobs)
+        self._start_waiting_job(self._long_jobs)
         now = self._clock.monotonic()
         for position, item in enumerate(items):
             if isinstance(item, _Close):
@@ -231,17 +237,17 @@ class Owner:
     def _take(self, item: Any, now: float) -> None:
         event = item
         if isinstance(item, _JobDone):
-            if self._waiting_jobs:
-                item.jobs.put(self._waiting_jobs.popleft())
+            if item.waiting.jobs:
+                item.jobs.put(item.waiting.jobs.popleft())
             else:
-                self._idle.append(item.jobs)
+                item.waiting.idle.append(item.jobs)
             if item.event is None:
                 return
             event = item.event
         elif isinstance(item, _Idle):
-            if item.jobs in self._idle:  # otherwise a job is on its way
-                self._idle.remove(item.jobs)
-                self._job_threads -= 1
+            if item.jobs in item.waiting.idle:  # otherwise a job is on its way
+                item.waiting.idle.remove(item.jobs)
+                item.waiting.threads -= 1
                 item.jobs.put(None)
             return
         elif isinstance(item, _Submitted):
@@ -282,28 +288,39 @@ class Owner:
 
     # Jobs.
 
-    def _run_jobs(self, jobs: "_Jobs") -> None:
-        while (job := self._next_job(jobs)) is not None:
-            self._run_job(job, jobs)
+    def _run_jobs(self, jobs: "_Jobs", waiting: "_JobQueue") -> None:
+        while (job := self._next_job(jobs, waiting)) is not None:
+            self._run_job(job, jobs, waiting)
             del job  # it refers to sessions
             if self._is_over:
                 return  # otherwise the owner has the end of the job in its inbox, and sees it
 
-    def _next_job(self, jobs: "_Jobs") -> _Job | None:
+    def _next_job(self, jobs: "_Jobs", waiting: "_JobQueue") -> _Job | None:
         try:
             return jobs.get(timeout=self._idle_seconds)
         except Empty:
-            self._inbox.put([_Idle(jobs)])
+            self._inbox.put([_Idle(jobs, waiting)])
             return jobs.get()
 
-    def _run_job(self, job: _Job, jobs: "_Jobs") -> None:
+    def _run_job(self, job: _Job, jobs: "_Jobs", waiting: "_JobQueue") -> None:
         event = None
         try:
             event = job()
         except Exception:  # noqa: BLE001 - the owner must learn that the job has ended
             _log.exception("a job of manager %s failed: this is a bug of dropflow", self._name)
         finally:
-            self._inbox.put([_JobDone(event, jobs)])
+            self._inbox.put([_JobDone(event, jobs, waiting)])
+
+
+class _JobQueue:
+    """Jobs that wait for a thread, and threads that wait for a job."""
+
+    def __init__(self) -> None:
+        self.jobs: deque[_Job] = deque()
+        self.idle: list[_Jobs] = []
+        """Queues of the threads that wait for a job; the last one has worked last."""
+        self.threads = 0
+        """Number of threads, with those that are at work."""
 
 
 class _Submitted(NamedTuple):
@@ -318,12 +335,14 @@ class _JobDone(NamedTuple):
 
     event: Any
     jobs: _Jobs
+    waiting: _JobQueue
 
 
 class _Idle(NamedTuple):
     """A thread has waited long enough for a job."""
 
     jobs: _Jobs
+    waiting: _JobQueue
 
 
 class _Close(NamedTuple):

@@ -20,6 +20,7 @@ from managers.keys import ClusterKey
 from managers.links import Links, ReceivedMessage
 from managers.machine_calls import Answered, Ask, Unanswered
 from managers.messages import PartDone, SessionDone, ViewMessage
+from managers.owner_thread import MachineOwner
 from managers.planning import plan_deployment, usable_witness
 from managers.recovery.resume import plan_resumption
 from managers.recovery.vote import SendToPeer
@@ -27,8 +28,8 @@ from managers.recovery.vote import SendToPeer
 _log = logging.getLogger("dropflow.composite")
 _SHORTEST = 0.1
 """Timeout in seconds of a request whose deadline passed while it waited for a thread."""
-
-Job = Callable[[], Answered | Unanswered]
+_LONG_SECONDS = 15.0
+"""Seconds above which the timeout of a request makes it a long job."""
 
 
 class ChildConnections:
@@ -42,17 +43,15 @@ class ChildConnections:
         Makes a client of the manager at a URL.
     clock : Clock
         For deadlines.
-    work : callable
-        Runs a job in another thread and gives its result to the machine.
+    owner : MachineOwner
+        Runs jobs in other threads and gives their results to the machine.
     """
 
-    def __init__(
-        self, name: str, connect: Callable[[str], Manager], clock: Clock, *, work: Callable[[Job], None]
-    ) -> None:
+    def __init__(self, name: str, connect: Callable[[str], Manager], clock: Clock, *, owner: MachineOwner) -> None:
         self._name = name
         self._connect = connect
         self._clock = clock
-        self._work = work
+        self._work = owner.work
         self._managers: dict[str, Manager] = {}
 
     def effects(self) -> dict[type, Callable[[Any], None]]:
@@ -78,10 +77,12 @@ class ChildConnections:
             unanswered = Unanswered(ask.id, _own(ask, error))
             self._work(lambda: unanswered)
         else:
-            self._work(partial(self._answer, self._managers[ask.url], ask))
+            # Children that work for minutes must not keep others from being asked whether they are alive.
+            is_long = ask.deadline - self._clock.monotonic() > _LONG_SECONDS
+            self._work(partial(self._answer, self._managers[ask.url], ask), is_long=is_long)
 
     def _plan(self, action: ComputePlan) -> None:
-        self._work(partial(answer_plan, action, self._clock))
+        self._work(partial(answer_plan, action, self._clock), is_long=True)
 
     def _disconnect(self, action: Disconnect) -> None:
         manager = self._managers.pop(action.url, None)

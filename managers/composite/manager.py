@@ -35,7 +35,7 @@ from managers.owner_thread import Owner
 
 _Answer = TypeVar("_Answer")
 _JOBS = 32
-"""Most requests to children that are under way at a time; each takes a thread."""
+"""Most requests to children that are under way at a time, and most that may take long; each takes a thread."""
 _log = logging.getLogger("dropflow.composite")
 
 
@@ -111,7 +111,7 @@ class Composite(Manager):
         )
         self._machine = machine
         self._owner = Owner(machine, name=name, clock=self._clock, jobs=_JOBS)
-        self._connections = ChildConnections(name, connect, self._clock, work=self._owner.work)
+        self._connections = ChildConnections(name, connect, self._clock, owner=self._owner)
         self._witness = WitnessLinks(name, clock=self._clock)
         if links_bind:
             self._witness.listen(links_bind, links_advertise, key, post=self._owner.post)

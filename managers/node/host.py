@@ -149,7 +149,7 @@ class SessionHost:
                 return NotBuilt(name, epoch, InternalError(f"session {name!r} cannot be built: {summary_of(error)}"))
             return Built(name, epoch, hosted, (*hosted.exchange.neighbours, *hosted.ranks.others()))
 
-        self._owner.work(job)
+        self._owner.work(job, is_long=True)  # it may pull images
 
     def _hosted(self, deployment: Deployment) -> HostedSession:
         """Build a session, which takes seconds for millions of drops. In the thread of a job."""

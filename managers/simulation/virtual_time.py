@@ -334,8 +334,9 @@ class SimulatedOwner:
         self._calls[number] = on_return
         self.post(Call(number, partial(operation, **arguments)))
 
-    def work(self, job: Callable[[], Any]) -> None:
+    def work(self, job: Callable[[], Any], *, is_long: bool = False) -> None:
         """Run `job` after a random time, and give its result to the machine, unless it is None."""
+        del is_long  # any number of jobs run at a time
         seconds = 2 * self.job_seconds * self._simulation.random.random()
         self._process.call_later(seconds, partial(self._run_job, job))
 

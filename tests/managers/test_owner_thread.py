@@ -25,6 +25,7 @@ class Work(NamedTuple):
     """Action: wait for a gate in another thread, then finish the call."""
 
     call: int
+    is_long: bool
 
 
 class Worked(NamedTuple):
@@ -64,10 +65,10 @@ class Answers:
         del now
         self.actions.append(Return(call, error=ConflictError("there is one already")))
 
-    def work(self, call: CallId[str], now: float) -> None:
+    def work(self, call: CallId[str], now: float, *, is_long: bool = False) -> None:
         """Return after a job."""
         del now
-        self.actions.append(Work(call))
+        self.actions.append(Work(call, is_long))
 
     def later(self, call: CallId[float], now: float) -> None:
         """Return in the next tick."""
@@ -117,7 +118,7 @@ class Harness:
             self.gate.wait(60)
             return Worked(action.call)
 
-        self.owner.work(job)
+        self.owner.work(job, is_long=action.is_long)
 
     def close(self) -> None:
         """End all jobs and the owner."""
@@ -168,6 +169,18 @@ def test_jobs_run_elsewhere_and_come_back_as_events(harness: Harness) -> None:
     harness.gate.set()
 
     assert [future.result(60) for future in futures] == ["worked"] * 5
+
+
+def test_long_jobs_do_not_delay_others(harness: Harness) -> None:
+    """They have threads of their own, also as many as are allowed, and are all done."""
+    long = [harness.owner.submit(harness.machine.work, is_long=True) for _ in range(3)]
+    short = [harness.owner.submit(harness.machine.work) for _ in range(2)]
+    for _ in range(4):
+        assert harness.begun.acquire(timeout=60)
+    assert not harness.begun.acquire(blocking=False)
+    harness.gate.set()
+
+    assert [future.result(60) for future in (*long, *short)] == ["worked"] * 5
 
 
 def test_jobs_one_after_another_have_one_thread(harness: Harness) -> None:
@@ -255,9 +268,9 @@ def test_each_action_of_a_machine_has_an_effect() -> None:
     A missing effect would only be seen in the log of the manager, and its session would wait.
     """
     clock = SystemClock()
-    unused: Any = SimpleNamespace(links=None)
+    unused: Any = SimpleNamespace(links=None, work=None)
     node = SessionHost("n", SessionTable({}), directory=Path(), owner=unused, resources=unused).effects()
-    children = ChildConnections("i", pytest.fail, clock, work=lambda _: None).effects()
+    children = ChildConnections("i", pytest.fail, clock, owner=unused).effects()
     island = children | WitnessLinks("i", clock=clock).effects()
 
     assert {Return, *node} == set(get_args(Action))

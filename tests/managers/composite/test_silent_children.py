@@ -3,6 +3,7 @@
 import secrets
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import msgspec
@@ -202,6 +203,28 @@ def test_a_hanging_node_costs_its_deadline_once(world: World) -> None:
 
 
 @pytest.mark.slow
+def test_nodes_that_prepare_a_session_for_long_are_alive(world: World) -> None:
+    """Although they take all threads for such requests, their states are asked for: they are not lost."""
+    nodes = [world.hanging(f"n{number}") for number in range(33)]
+    island = world.composite(*(node.manager.name for node in nodes), deploy_seconds=600.0)
+    for node in nodes:
+        node.hang("prepare")
+    with ThreadPoolExecutor(1) as pool:
+        submitted = pool.submit(island.submit, parts(33, 400), SUBMIT)
+        until(lambda: sum("prepare" in node.calls for node in nodes) == 32)
+        for _ in range(20):
+            for node in nodes:
+                node.calls.clear()
+            world.advance(1.0)
+            until(lambda: all("status" in node.calls for node in nodes))
+        states = {child.state for child in island.children()}
+        for node in nodes:
+            node.release()
+
+        assert states == {"alive"}
+        assert submitted.result(60).session == "s"
+
+
 def test_a_slow_node_that_is_alive_is_waited_for(world: World) -> None:
     """A node that answers status requests is not given up because another request takes longer."""
     world.node("n1")
