@@ -161,7 +161,13 @@ def join(parts: Sequence[Handle], slot: Slot) -> Handle:
         )
     if folders:
         return _merge(contents)
-    return _append(contents) if contents[0].kind == "file" else _gather(contents, slot)
+    if contents[0].kind != "file":
+        return _gather(contents, slot)
+    joined = _append(contents)
+    if slot.workspace.durable:
+        with storage_errors("write", joined.location):
+            force_to_disk(joined.location)
+    return joined
 
 
 def _gather(parts: Sequence[Handle], slot: Slot) -> Handle:
@@ -641,6 +647,8 @@ class LocalRepository:
             beside = self.workspace.part_beside(final)
             try:
                 shutil.move(location, beside)
+                if self.workspace.durable and not os.path.isdir(beside):  # noqa: PTH112
+                    force_to_disk(beside)
                 os.replace(beside, final)  # noqa: PTH105
             except OSError:
                 remove_part(beside)  # a full disk cuts the copy short

@@ -667,6 +667,30 @@ def test_durable_files_are_synchronised(tmp_path: Path, monkeypatch: pytest.Monk
     assert len(forced) == 1
 
 
+@pytest.mark.parametrize("component", [FILE, MEMORY])
+def test_durable_files_of_several_producers_are_synchronised(
+    tmp_path: Path, node: Node, monkeypatch: pytest.MonkeyPatch, component: str
+) -> None:
+    """With the option, all bytes are on the disk under the final name, also what was joined in shared memory."""
+    forced: dict[tuple[int, int], int] = {}
+
+    def fsync(descriptor: int) -> None:
+        status = os.fstat(descriptor)
+        forced[status.st_dev, status.st_ino] = status.st_size
+
+    repository = LocalRepository(tmp_path / "session", "session", SystemClock(), durable=True)
+    template, parts = node(component), []
+    for drop in range(2):
+        slot = Slot(repository.workspace, f"x_{drop}", drop, 1, 0, kept=True)
+        parts.append(_part(template, slot, b"x" * (SMALL + 1)))
+    monkeypatch.setattr(os, "fsync", fsync)
+    content = repository.keep_result(3, "x_3", template, repository.assemble(3, template, parts))
+    status = Path(content.location).stat()
+    repository.close()
+
+    assert forced[status.st_dev, status.st_ino] == content.size == 2 * (SMALL + 1)
+
+
 def test_the_parts_of_a_dead_attempt_are_removed(repository: LocalRepository, node: Node, slot: Slots) -> None:
     """Files, directories and shared memory of one attempt go; those of others, and its streams, stay."""
     workspace = repository.workspace
