@@ -4,6 +4,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -79,6 +80,7 @@ class FetchPool:
         self._busy: Counter[str] = Counter()
         self._waiting: dict[str, deque[Callable[[], object]]] = {}
         self._closed = False
+        self._pool.submit(bool)  # begins the first thread, so that there is one if the system refuses others later
 
     def submit(self, peer: str, job: FetchJob) -> None:
         """Carry out `job`, which fetches from `peer`, when a thread is free; do nothing after `close`."""
@@ -93,7 +95,7 @@ class FetchPool:
                 self._waiting.setdefault(peer, deque()).append(call)
                 return
             self._busy[peer] += 1
-            self._pool.submit(self._run, peer, call)
+            self._submit(peer, call)
 
     def close(self) -> None:
         """Begin no more jobs; running ones end by themselves. Idempotent."""
@@ -101,6 +103,10 @@ class FetchPool:
             self._closed = True
             self._waiting.clear()
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _submit(self, peer: str, call: Callable[[], object]) -> None:
+        with suppress(RuntimeError):  # the system has no thread left: the call is in the queue of those that are there
+            self._pool.submit(self._run, peer, call)
 
     def _run(self, peer: str, call: Callable[[], object]) -> None:
         try:
@@ -110,7 +116,7 @@ class FetchPool:
                 waiting = self._waiting.get(peer)
                 if waiting:
                     # Behind the calls for other peers that wait for a thread, so that peers take turns.
-                    self._pool.submit(self._run, peer, waiting.popleft())
+                    self._submit(peer, waiting.popleft())
                 else:
                     self._waiting.pop(peer, None)
                     self._busy[peer] -= 1

@@ -213,10 +213,9 @@ class ProcessResources:
         def run() -> None:
             try:
                 session.advance()
+                on_stop(None)
             except Exception as error:  # noqa: BLE001 - the node must learn that the session is over
                 on_stop(error)
-            else:
-                on_stop(None)
 
         threading.Thread(target=run, name=f"session-{name}", daemon=True).start()
 

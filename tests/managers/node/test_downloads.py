@@ -361,6 +361,22 @@ def test_every_call_is_carried_out_once(fetch_pool: FetchPool) -> None:
     assert any(not (fetch_pool._busy or fetch_pool._waiting) or pause.wait(0.01) for _ in range(6000))
 
 
+def test_calls_are_carried_out_by_the_threads_that_are_there(
+    fetch_pool: FetchPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the system refuses another thread, no call is lost, and a session goes on that has asked for a content."""
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    done = threading.Semaphore(0)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        for number in range(20):
+            fetch_pool.run(f"peer-{number % 5}", done.release)
+    assert all(done.acquire(timeout=60) for _ in range(20))
+
+
 def test_a_call_that_raises_occupies_no_thread(fetch_pool: FetchPool) -> None:
     """The next calls for that peer are carried out."""
     done = threading.Event()

@@ -19,6 +19,7 @@ from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument
 from managers.manager_server import Service
+from managers.node import hosted_session
 from managers.node.directory import NextView
 from managers.node.manager import NodeManager
 from managers.recovery.records import StoppedPart
@@ -123,6 +124,34 @@ def test_failed_drops_are_tried_again_while_the_session_runs(tmp_path: Path) -> 
             node.retry("s", RetryRequest(if_running=True))
     finally:
         node.close()
+
+
+def test_a_session_whose_state_cannot_be_read_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the thread of a session fails when it stops for a change, the session ends with that, and does not hang."""
+    builder = GraphBuilder("g")
+    for name, command in {"FAILS": "false", "WAITS": f"until [ -e {tmp_path}/go ]; do sleep 0.01; done"}.items():
+        builder.app(
+            name, component="dlg.apps.bash_shell_app.BashShellApp", arguments=(Argument(name="command", value=command),)
+        )
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    node = _node(tmp_path)
+    try:
+        node.submit(builder.build(), SubmitQuery(session="s"))
+        detail = node.session("s")
+        while not detail.states.get("ERROR"):
+            detail = node.watch("s", version=detail.version, seconds=5.0)
+        monkeypatch.setattr(hosted_session, "report_of", fail)
+        with pytest.raises(ConflictError, match="session 's' is over"):
+            node.retry("s", RetryRequest())
+        ended = _ended(node)
+    finally:
+        node.close()
+
+    assert ended.status == "FAILED"
+    assert "can't start new thread" in ended.text
 
 
 @pytest.mark.slow
