@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dropflow.execution.core import Core
-from dropflow.execution.events import Begin, Event, Finished, Run
+from dropflow.execution.decisions.core import Core
+from dropflow.execution.decisions.events import Begin, Event, Finished, Run
 from dropflow.graph.physical import PhysicalGraph
 from tests.regular_graphs import chain, fan
 

@@ -38,9 +38,9 @@ import zmq
 from cluster_nodes import Nodes, Run, nodes
 from links import latency as round_trips
 
-from dropflow.execution.core import Core
-from dropflow.execution.events import Action, Event, Finished
-from dropflow.execution.events import Run as RunAttempt
+from dropflow.execution.decisions.core import Core
+from dropflow.execution.decisions.events import Action, Event, Finished
+from dropflow.execution.decisions.events import Run as RunAttempt
 from dropflow.runners.in_process import InlineRunner, ThreadRunner
 from dropflow.runners.worker_pool import PooledRunner
 from managers.keys import ClusterKey, create

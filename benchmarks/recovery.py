@@ -52,7 +52,7 @@ from recovery_work import Log, Record, Shape, repeats, values
 
 from dropflow.clock import SystemClock
 from dropflow.execution.content_table import kept_drops
-from dropflow.execution.continuation import must_run_again
+from dropflow.execution.decisions.continuation import must_run_again
 from dropflow.execution.journal import Journal
 from dropflow.graph.codec import parse
 from dropflow.graph.physical import PhysicalGraph

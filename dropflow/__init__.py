@@ -27,7 +27,7 @@ contract::
     dropflow.states | dropflow.host    states of drops and sessions; processors and memory of this host
     dropflow.errors | dropflow.ids     and other modules that all of them use
 
-Read `dropflow.graph.physical` first (what a graph is), then `dropflow.execution.core` (how it advances).
+Read `dropflow.graph.physical` first (what a graph is), then `dropflow.execution.decisions.core` (how it advances).
 """
 
 from typing import TYPE_CHECKING

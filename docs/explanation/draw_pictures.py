@@ -136,7 +136,9 @@ def house() -> Picture:
     )
 
     picture.room((50, 546, 820, 88), "dropflow.execution", "executes one session")
-    picture.room((60, 586, 395, 42), "dropflow.execution.core", "handle(events) -> actions", kind="decides", inner=True)
+    picture.room(
+        (60, 586, 395, 42), "dropflow.execution.decisions.core", "handle(events) -> actions", kind="decides", inner=True
+    )
     picture.room((465, 586, 395, 42), "dropflow.execution.session", "one thread, one inbox, the journal", inner=True)
 
     picture.room((50, 648, 490, 30), "dropflow.graph", "physical graphs as columns, slices, .dfg, DALiuGE's JSON")
@@ -156,9 +158,12 @@ def event() -> Picture:
         picture.box((x, 312, 430, 100), "lane")
         picture.text(x + 10, 332, f"{node}: the thread of the links", "small")
 
-    picture.room((30, 44, 390, 42), "dropflow.execution.core.Core", "the drop is completed", kind="decides")
+    picture.room((30, 44, 390, 42), "dropflow.execution.decisions.core.Core", "the drop is completed", kind="decides")
     _shape(
-        picture, (30, 106), "dropflow.execution.events.Publish", "1  an action of the core: drop, state, cause, attempt"
+        picture,
+        (30, 106),
+        "dropflow.execution.decisions.events.Publish",
+        "1  an action of the core: drop, state, cause, attempt",
     )
     picture.room(
         (30, 178, 390, 42),
@@ -184,11 +189,14 @@ def event() -> Picture:
     _shape(
         picture,
         (480, 106),
-        "dropflow.execution.events.Reported",
+        "dropflow.execution.decisions.events.Reported",
         "4  an event for the core: the drop of the other node",
     )
     picture.room(
-        (480, 44, 390, 42), "dropflow.execution.core.Core", "runs the consumers that are ready", kind="decides"
+        (480, 44, 390, 42),
+        "dropflow.execution.decisions.core.Core",
+        "runs the consumers that are ready",
+        kind="decides",
     )
 
     for upper, lower in ((86, 106), (158, 178), (220, 240), (292, 346)):

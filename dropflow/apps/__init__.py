@@ -9,9 +9,7 @@
 `attempt_input`        One input of an attempt
 `parameters`           Parameters that all applications share: their fields in palettes, types, defaults and
                        descriptions
-`function`             Python functions as applications
-`load_function`        Python objects that a graph names, or has the code of
-`loaded_modules`       Modules of users that a process has loaded, and that were edited since
+`functions`            Python functions as applications: from a graph's text or a module, here or in another process
 `encodings`            Encodings: how values that applications handle become the bytes behind a port, and back
 `formats`              Types of parameters of functions that name the format of a file, such as a FITS image or a
                        measurement set
@@ -24,7 +22,6 @@
 `service`              Services: commands that run alongside other applications, from the drop that starts them to the
                        drop that stops them
 `runtime_environment`  Variables, secrets, modules and virtual environments of functions and commands
-`function_elsewhere`   Python functions in another process, with its own environment or in a container
 `container`            Commands in containers
 `container_engine`     The container engine of this host, and the images of a session
 `dynlib`               Functions of shared libraries, through the C interface in ``dynlib.h``

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from dropflow.apps.app_interface import App
 from dropflow.apps.check import find_absent
 from dropflow.apps.command import program_path
-from dropflow.apps.load_function import refuse_name
+from dropflow.apps.functions.load_function import refuse_name
 from dropflow.apps.registry import app_for, builtin_name, import_builtin, refuse_missing_class, user_errors
 from dropflow.apps.runtime_environment import refuse_unmet_need, refuse_unsupported
 from dropflow.data.registry import store_for

@@ -1,8 +1,8 @@
 """The runtime environment of an application: variables, secrets, modules, a virtual environment, a container.
 
 Applications of commands and Python functions have these fields, which `dropflow.apps.parameters` describes. A function
-that has any of them is called in another process (`dropflow.apps.function_elsewhere`), because variables count when
-libraries are loaded.
+that has any of them is called in another process (`dropflow.apps.functions.function_elsewhere`), because variables
+count when libraries are loaded.
 
 A variable with the value ``secret:NAME`` gets the secret of this name when the attempt begins: from the file of secrets
 of the host that runs it, else from a variable of this name of the node manager or of ``dropflow run``. So its value is

@@ -25,7 +25,7 @@ import msgspec
 from msgspec import structs
 
 from dropflow.apps.app_interface import App
-from dropflow.apps.function import SELF, PyFuncApp, PythonMemberFunction
+from dropflow.apps.functions.function import SELF, PyFuncApp, PythonMemberFunction
 from dropflow.apps.needs import ENTRY_POINTS
 from dropflow.apps.parameters import COMMON_APP, ENVIRONMENT_PARAMETERS
 from dropflow.builder.draft import type_name

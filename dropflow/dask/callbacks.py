@@ -12,7 +12,7 @@ from dask.callbacks import local_callbacks, unpack_callbacks
 from dropflow.dask.translate import TranslatedGraph
 from dropflow.dask.values import value_of
 from dropflow.execution.content_location import Handle
-from dropflow.execution.events import Action, Event, Finished, Run
+from dropflow.execution.decisions.events import Action, Event, Finished, Run
 from dropflow.execution.session import Instrument
 
 _Callbacks = Sequence[tuple[Callable[..., object] | None, ...]]

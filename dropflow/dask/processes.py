@@ -27,7 +27,7 @@ from dropflow.data.read import open_content
 from dropflow.data.repository import LocalRepository, MemoryLimitedRepository
 from dropflow.errors import InternalError
 from dropflow.execution.content_location import Handle
-from dropflow.execution.events import Event, Failed
+from dropflow.execution.decisions.events import Event, Failed
 from dropflow.execution.session import Instrument, Session, Watch
 from dropflow.failure import Failure
 from dropflow.graph.notebook import last_lines

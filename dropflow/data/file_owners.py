@@ -10,7 +10,7 @@ from dropflow.data.read import is_same
 from dropflow.data.workspace import Workspace
 from dropflow.errors import ConflictError
 from dropflow.execution.content_location import Handle
-from dropflow.execution.events import Event
+from dropflow.execution.decisions.events import Event
 from dropflow.execution.session import Instrument
 from dropflow.graph.order import Precedence
 from dropflow.graph.physical import PhysicalGraph

@@ -11,13 +11,7 @@ May import `dropflow.graph`, `dropflow.times`, `dropflow.host` and packages belo
 `content_location`  The place of the content of a data drop: as a handle, and as the journal records it
 `executor_spec`     The specification from which any process builds an executor, and how it takes results of earlier
                     runs
-`events`            The events that the core of a session takes, and the actions that it returns
-`core`              The core of a session: `handle(events) -> actions`
-`drop_table`        The state of every drop of a session
-`streaming`         Streaming: which data drops are open, and which applications run ahead of their inputs
-`drop_rules`        The rules of drops: into which states they go, and whether a failed attempt is followed by another
-`continuation`      How a session continues: after its process ended, or in the same process with other drops; the drops
-                    that must run again after contents are lost
+`decisions`         The core of a session, which decides and does no I/O: `handle(events) -> actions`
 `session`           A session: the owner of a core, and the order in which decisions become effects
 `session_inputs`    The inbox of a session, its items, and the events for the core that follow from them
 `ready_attempts`    Attempts that can begin: they wait as integers, and become tasks when the runner has room for them
@@ -34,6 +28,5 @@ May import `dropflow.graph`, `dropflow.times`, `dropflow.host` and packages belo
                     lost
 `statistics`        Snapshots of a session: how many drops are in each state, and where attempts are
 `drop_log`          The log of one drop: a bounded file with the beginning and the end of the output of its attempts
-`invariants`        Invariants of a core between any two events
 ==================  ====================================================================================================
 """

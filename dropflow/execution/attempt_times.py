@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dropflow.clock import Clock
-from dropflow.execution.events import Run
+from dropflow.execution.decisions.events import Run
 from dropflow.execution.tasks import AttemptResult, Usage
 from dropflow.graph.physical import IntColumn
 from dropflow.times.octets import RECORD

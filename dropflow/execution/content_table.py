@@ -8,10 +8,10 @@ import numpy.typing as npt
 
 from dropflow.errors import DropflowError
 from dropflow.execution.content_location import Handle
-from dropflow.execution.continuation import Parts
-from dropflow.execution.core import Core
-from dropflow.execution.drop_table import DropTable
-from dropflow.execution.events import Lost, Publish
+from dropflow.execution.decisions.continuation import Parts
+from dropflow.execution.decisions.core import Core
+from dropflow.execution.decisions.drop_table import DropTable
+from dropflow.execution.decisions.events import Lost, Publish
 from dropflow.execution.interfaces import ContentRepository, Exchange
 from dropflow.execution.tasks import AttemptResult
 from dropflow.graph.order import leaves

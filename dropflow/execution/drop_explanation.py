@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from dropflow.execution.core import Core
-from dropflow.execution.drop_rules import effective_inputs
-from dropflow.execution.events import KnownStates
+from dropflow.execution.decisions.core import Core
+from dropflow.execution.decisions.drop_rules import effective_inputs
+from dropflow.execution.decisions.events import KnownStates
 from dropflow.execution.failure_table import Fault, fault_lines
 from dropflow.formatting import few
 from dropflow.graph.physical import PhysicalGraph

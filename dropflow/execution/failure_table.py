@@ -6,9 +6,9 @@ import msgspec
 import numpy as np
 
 from dropflow.errors import DropflowError, OutOfMemoryError, WorkerDiedError
-from dropflow.execution.core import Core
-from dropflow.execution.drop_rules import NextAttempt
-from dropflow.execution.events import CancelDrop, Lost
+from dropflow.execution.decisions.core import Core
+from dropflow.execution.decisions.drop_rules import NextAttempt
+from dropflow.execution.decisions.events import CancelDrop, Lost
 from dropflow.execution.interfaces import Exchange
 from dropflow.execution.statistics import FailureReport, RankedCauses, cause_reports, given_up, ranked_causes
 from dropflow.failure import Failure

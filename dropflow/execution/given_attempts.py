@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dropflow.execution.chains import is_not_begun
-from dropflow.execution.core import Core
-from dropflow.execution.events import Run
+from dropflow.execution.decisions.core import Core
+from dropflow.execution.decisions.events import Run
 from dropflow.execution.tasks import AttemptResult
 from dropflow.graph.physical import IntColumn
 from dropflow.states import DropState

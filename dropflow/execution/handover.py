@@ -7,9 +7,9 @@ import numpy.typing as npt
 
 from dropflow.execution.content_location import Handle
 from dropflow.execution.content_table import ContentTable
-from dropflow.execution.continuation import FrozenSession, HandedOver, never_written
-from dropflow.execution.core import Core
-from dropflow.execution.events import Abort, KnownStates
+from dropflow.execution.decisions.continuation import FrozenSession, HandedOver, never_written
+from dropflow.execution.decisions.core import Core
+from dropflow.execution.decisions.events import Abort, KnownStates
 from dropflow.execution.failure_table import FailureTable
 from dropflow.execution.given_attempts import GivenAttempts
 from dropflow.execution.interfaces import Exchange

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from dropflow.execution.content_location import Handle
-from dropflow.execution.events import Lost, Opened, Publish, Reported, Withdrawn
+from dropflow.execution.decisions.events import Lost, Opened, Publish, Reported, Withdrawn
 from dropflow.execution.tasks import AttemptResult, ResultSink, StreamOpened, Task
 from dropflow.failure import Failure
 from dropflow.graph.physical import IntColumn

@@ -18,9 +18,9 @@ import msgspec
 
 from dropflow.errors import BadFileError, StorageError
 from dropflow.execution.content_location import ContentRecord, Handle
-from dropflow.execution.core import Core
-from dropflow.execution.drop_rules import INFRASTRUCTURE_RETRIES
-from dropflow.execution.events import (
+from dropflow.execution.decisions.core import Core
+from dropflow.execution.decisions.drop_rules import INFRASTRUCTURE_RETRIES
+from dropflow.execution.decisions.events import (
     Abort,
     Assembled,
     Begin,

@@ -15,8 +15,8 @@ from dropflow.clock import Clock
 from dropflow.execution.attempt_times import AttemptTimes
 from dropflow.execution.content_location import Handle
 from dropflow.execution.content_table import ContentTable, OpenStreams
-from dropflow.execution.core import Core
-from dropflow.execution.events import Abort, CancelDrop, Event, Run, Stopped
+from dropflow.execution.decisions.core import Core
+from dropflow.execution.decisions.events import Abort, CancelDrop, Event, Run, Stopped
 from dropflow.execution.given_attempts import GivenAttempts
 from dropflow.execution.interfaces import Runner
 from dropflow.execution.priority_queue import PriorityQueue

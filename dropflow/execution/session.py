@@ -26,10 +26,10 @@ from dropflow.errors import DropflowError
 from dropflow.execution.attempt_times import AttemptTimes
 from dropflow.execution.content_location import Handle
 from dropflow.execution.content_table import ContentTable, OpenStreams, OutgoingEvents, kept_drops
-from dropflow.execution.continuation import Continuation, FrozenSession
-from dropflow.execution.core import Core
-from dropflow.execution.drop_rules import INFRASTRUCTURE_RETRIES
-from dropflow.execution.events import (
+from dropflow.execution.decisions.continuation import Continuation, FrozenSession
+from dropflow.execution.decisions.core import Core
+from dropflow.execution.decisions.drop_rules import INFRASTRUCTURE_RETRIES
+from dropflow.execution.decisions.events import (
     Abandon,
     Abort,
     Accept,
@@ -49,11 +49,11 @@ from dropflow.execution.events import (
     Run,
     Withdraw,
 )
+from dropflow.execution.decisions.invariants import check
 from dropflow.execution.failure_table import FailureTable, Fault
 from dropflow.execution.given_attempts import GivenAttempts
 from dropflow.execution.handover import Handover
 from dropflow.execution.interfaces import ContentRepository, Exchange, Runner
-from dropflow.execution.invariants import check
 from dropflow.execution.journal import Journal
 from dropflow.execution.ready_attempts import ReadyRuns, TaskBuilder
 from dropflow.execution.session_inputs import Inbox, OwnerCall, SessionInput, SessionInputs

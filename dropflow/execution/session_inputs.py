@@ -16,8 +16,8 @@ from dropflow.execution.attempt_times import AttemptTimes
 from dropflow.execution.chains import is_not_begun
 from dropflow.execution.content_location import Handle
 from dropflow.execution.content_table import ContentTable, OpenStreams, OutgoingEvents
-from dropflow.execution.core import Core
-from dropflow.execution.events import (
+from dropflow.execution.decisions.core import Core
+from dropflow.execution.decisions.events import (
     Cancel,
     CancelDrop,
     Continue,

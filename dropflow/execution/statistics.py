@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from dropflow.clock import Clock
 from dropflow.execution.content_location import Handle
-from dropflow.execution.core import Core
+from dropflow.execution.decisions.core import Core
 from dropflow.failure import Failure, RootCause
 from dropflow.graph.drop_counts import NO_DROPS, DropCounts, IncompleteDrop, count_drops
 from dropflow.graph.physical import PhysicalGraph
@@ -176,7 +176,7 @@ class ErrorCauses(NamedTuple):
     Attributes
     ----------
     causes : array of int64
-        Rows of drops; for causes on other nodes, the numbers from `dropflow.execution.events.foreign`.
+        Rows of drops; for causes on other nodes, the numbers from `dropflow.execution.decisions.events.foreign`.
     counts, took_along : array of int64
         Number of drops in ERROR because of each cause, and number of these drops without the cause itself.
     """
@@ -356,7 +356,8 @@ def ranked_causes(core: Core, rows: Sequence[int] | None = None) -> RankedCauses
         whole = causes
     else:
         known = np.asarray(rows)
-        # For a drop on another node, its number here is made from its row (`dropflow.execution.events.foreign`).
+        # For a drop on another node, its number here is made from its row
+        # (`dropflow.execution.decisions.events.foreign`).
         whole = np.where(causes < 0, -causes - 2, known[np.maximum(causes, 0)]) if len(known) else -causes - 2
     order = np.lexsort((whole, -counts))
     return RankedCauses(whole[order], counts[order], along[order], causes[order])

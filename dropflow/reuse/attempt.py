@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from dropflow.apps.attempt import AttemptContext
-from dropflow.apps.loaded_modules import outdated_modules
+from dropflow.apps.functions.loaded_modules import outdated_modules
 from dropflow.clock import Clock
 from dropflow.data.remote import store_version
 from dropflow.errors import DropflowError, ResultDiffersError

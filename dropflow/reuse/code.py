@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dropflow.apps.check import find_spec
-from dropflow.apps.loaded_modules import is_user_file, module_name
+from dropflow.apps.functions.loaded_modules import is_user_file, module_name
 from dropflow.errors import DropflowError
 from dropflow.execution.executor_spec import KeyPart
 from dropflow.reuse.result_store import ResultStore

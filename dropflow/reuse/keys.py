@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from dropflow.apps.load_function import is_pickled
+from dropflow.apps.functions.load_function import is_pickled
 from dropflow.apps.needs import images_of
 from dropflow.apps.registry import app_class, builtin_name, import_builtin
 from dropflow.apps.template_cache import AppNode

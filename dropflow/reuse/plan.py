@@ -1,6 +1,7 @@
 """What a run takes from the result store before anything runs: whole branches of the graph. Only their ends are read.
 
-Such drops are known when the session begins, as those of a session that continues (`dropflow.execution.continuation`).
+Such drops are known when the session begins, as those of a session that continues
+(`dropflow.execution.decisions.continuation`).
 """
 
 from collections import Counter
@@ -19,9 +20,9 @@ from dropflow.data.store import Slot
 from dropflow.errors import DropflowError
 from dropflow.execution.content_location import Handle
 from dropflow.execution.content_table import kept_drops
-from dropflow.execution.continuation import Continuation
-from dropflow.execution.drop_rules import decide_app, decide_data, effective_inputs
-from dropflow.execution.events import KnownStates
+from dropflow.execution.decisions.continuation import Continuation
+from dropflow.execution.decisions.drop_rules import decide_app, decide_data, effective_inputs
+from dropflow.execution.decisions.events import KnownStates
 from dropflow.execution.executor_spec import ReuseSpec
 from dropflow.files import REUSE_LOG
 from dropflow.graph.order import levels

@@ -29,7 +29,7 @@ from pathlib import Path
 
 import msgspec
 
-from dropflow.apps.loaded_modules import outdated_modules
+from dropflow.apps.functions.loaded_modules import outdated_modules
 from dropflow.clock import SystemClock
 from dropflow.errors import AppError, StorageError
 from dropflow.execution.chains import members, not_begun, with_input

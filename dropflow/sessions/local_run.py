@@ -21,7 +21,7 @@ from dropflow.data.repository import LocalRepository
 from dropflow.data.storage_errors import storage_error
 from dropflow.data.workspace import REMOVED, SHARED_MEMORY
 from dropflow.errors import ConflictError, DropflowError, StorageError, UsageError
-from dropflow.execution.continuation import Continuation
+from dropflow.execution.decisions.continuation import Continuation
 from dropflow.execution.executor_spec import ReuseSpec
 from dropflow.execution.session import Session, Watch
 from dropflow.execution.statistics import SessionResult, Statistics, with_results

@@ -11,8 +11,8 @@ from dropflow.clock import Clock
 from dropflow.data.file_owners import RemoveOutdated
 from dropflow.data.repository import LocalRepository
 from dropflow.execution.attempt_times import AttemptTimes
-from dropflow.execution.continuation import Continuation
-from dropflow.execution.drop_rules import INFRASTRUCTURE_RETRIES
+from dropflow.execution.decisions.continuation import Continuation
+from dropflow.execution.decisions.drop_rules import INFRASTRUCTURE_RETRIES
 from dropflow.execution.interfaces import Exchange, Runner
 from dropflow.execution.journal import Journal, JournalHeader
 from dropflow.execution.session import Execution, Resources, Session, Watch

@@ -27,8 +27,8 @@ from dropflow.data.storage_errors import storage_errors
 from dropflow.data.survival import surviving_contents
 from dropflow.errors import ConflictError, ExportError, UsageError
 from dropflow.execution.content_location import ContentRecord, Handle
-from dropflow.execution.continuation import Continuation
-from dropflow.execution.events import KnownStates
+from dropflow.execution.decisions.continuation import Continuation
+from dropflow.execution.decisions.events import KnownStates
 from dropflow.execution.statistics import SessionResult
 from dropflow.files import GRAPH_FILE, SessionLock, refuse_other_directory
 from dropflow.formatting import few, format_size, plural

@@ -4,8 +4,9 @@ Without names, all failed drops are tried again. Changed parameters are valid fo
 
 The named drops, and all drops that depend on them, settle again. All other drops stay as they are, and their contents
 are read by drops that run again. Contents that are gone are made again
-(`dropflow.execution.continuation.must_run_again`). Inputs from outside of the session are read where they are. If such
-an input has changed, and a result that was computed from it would stay, the retry is refused (`refuse_mixed_results`).
+(`dropflow.execution.decisions.continuation.must_run_again`). Inputs from outside of the session are read where they
+are. If such an input has changed, and a result that was computed from it would stay, the retry is refused
+(`refuse_mixed_results`).
 """
 
 import operator
@@ -19,7 +20,7 @@ import numpy.typing as npt
 
 from dropflow.data.registry import outside_roots
 from dropflow.errors import BadParameterError, ConflictError, UsageError
-from dropflow.execution.continuation import has_attempts
+from dropflow.execution.decisions.continuation import has_attempts
 from dropflow.formatting import plural
 from dropflow.graph.components import Unusable, convert_field
 from dropflow.graph.order import reached
@@ -293,7 +294,7 @@ def refuse_mixed_results(
     repeated : collection of int
         The drops that settle again, from `drops_to_repeat`.
     reset : bool array, shape (drops,)
-        Completed drops that run again, from `dropflow.execution.continuation.must_run_again`.
+        Completed drops that run again, from `dropflow.execution.decisions.continuation.must_run_again`.
     inputs : OutsideInputs
         The inputs that are missing or have changed.
 

@@ -19,7 +19,7 @@ from dropflow.data.survival import changed_inputs, replaced_contents, surviving_
 from dropflow.errors import BadFileError, ConflictError, DropflowError, WorkerStartError
 from dropflow.execution.content_location import ContentRecord
 from dropflow.execution.content_table import kept_drops
-from dropflow.execution.continuation import (
+from dropflow.execution.decisions.continuation import (
     Continuation,
     FrozenSession,
     Restart,
@@ -28,8 +28,8 @@ from dropflow.execution.continuation import (
     never_written,
     recomputed_drops,
 )
-from dropflow.execution.core import Core
-from dropflow.execution.events import KnownStates
+from dropflow.execution.decisions.core import Core
+from dropflow.execution.decisions.events import KnownStates
 from dropflow.execution.journal import JournalHeader, ReplayedSession, is_blank, read, replay
 from dropflow.execution.statistics import SessionResult, applications_run, cause_reports, snapshot, totals, with_results
 from dropflow.files import GRAPH_FILE, JOURNAL, SUMMARY, refuse_other_directory

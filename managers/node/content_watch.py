@@ -7,7 +7,7 @@ import numpy as np
 from dropflow.data.survival import replicas_of, wanted_copies
 from dropflow.execution.content_location import Handle
 from dropflow.execution.content_table import kept_drops
-from dropflow.execution.events import Action, Event, Release
+from dropflow.execution.decisions.events import Action, Event, Release
 from dropflow.execution.session import Instrument
 from dropflow.graph.slices import Slice
 from managers.deployment import Deployment

@@ -11,7 +11,7 @@ from typing import cast
 
 from dropflow.errors import DropflowError, GoneError, LinkError, ProtocolError
 from dropflow.execution.content_location import Handle
-from dropflow.execution.events import NO_CAUSE, NO_PRODUCER, Opened, Reported, Withdrawn, foreign
+from dropflow.execution.decisions.events import NO_CAUSE, NO_PRODUCER, Opened, Reported, Withdrawn, foreign
 from dropflow.execution.interfaces import RemoteEvent
 from dropflow.failure import Failure
 from dropflow.graph.slices import Slice

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 
 from dropflow.errors import DropflowError, LinkError, UsageError
 from dropflow.execution.content_location import Handle
-from dropflow.execution.events import NO_CAUSE, NO_PRODUCER, Lost, Publish, row_of_foreign
+from dropflow.execution.decisions.events import NO_CAUSE, NO_PRODUCER, Lost, Publish, row_of_foreign
 from dropflow.graph.slices import Slice
 from dropflow.states import DropState
 from managers.messages import Content, Events, StopSession, StreamUpdate

@@ -15,7 +15,7 @@ from dropflow.clock import Clock
 from dropflow.data.workspace import Workspace
 from dropflow.errors import DropflowError, LinkError, UsageError
 from dropflow.execution.content_location import Handle
-from dropflow.execution.events import Lost, Publish
+from dropflow.execution.decisions.events import Lost, Publish
 from dropflow.execution.interfaces import Arrival
 from dropflow.failure import summary_of
 from dropflow.graph.slices import Slice

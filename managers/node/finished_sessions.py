@@ -24,9 +24,9 @@ from dropflow.data.survival import replaced_contents
 from dropflow.data.workspace import REMOVED, Workspace, remove_rest
 from dropflow.errors import BadFileError, DropflowError, GoneError, StorageError
 from dropflow.execution.content_location import ContentRecord, Handle
-from dropflow.execution.continuation import recomputed_drops
-from dropflow.execution.core import Core
-from dropflow.execution.events import Abandon, Cancel, KnownStates, Lost
+from dropflow.execution.decisions.continuation import recomputed_drops
+from dropflow.execution.decisions.core import Core
+from dropflow.execution.decisions.events import Abandon, Cancel, KnownStates, Lost
 from dropflow.execution.failure_table import Fault
 from dropflow.execution.journal import ReplayedSession
 from dropflow.execution.statistics import FailureReport, RankedCauses, applications_run, cause_reports, snapshot

@@ -9,7 +9,7 @@ import numpy as np
 
 from dropflow.errors import BadFileError, ConflictError, DropflowError, GoneError, InternalError, LinkError, UsageError
 from dropflow.execution.content_location import Handle
-from dropflow.execution.continuation import FrozenSession
+from dropflow.execution.decisions.continuation import FrozenSession
 from dropflow.failure import summary_of
 from dropflow.graph.codec import parse
 from dropflow.graph.physical import PhysicalGraph

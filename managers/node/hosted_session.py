@@ -19,8 +19,8 @@ from dropflow.apps.registry import streaming_links
 from dropflow.data.repository import LocalRepository, MemoryLimitedRepository
 from dropflow.errors import DropflowError, InternalError, StorageError
 from dropflow.execution.content_location import ContentRecord, Handle
-from dropflow.execution.continuation import Continuation, continuation_of, recomputed_drops
-from dropflow.execution.events import Lost
+from dropflow.execution.decisions.continuation import Continuation, continuation_of, recomputed_drops
+from dropflow.execution.decisions.events import Lost
 from dropflow.execution.session import Session, Watch
 from dropflow.execution.statistics import Attempts, SessionResult, Statistics, applications_run, snapshot
 from dropflow.failure import Failure, Problem, name_of, refuse_errors, text_of

@@ -20,7 +20,7 @@ from dropflow.data.repository import LocalRepository
 from dropflow.data.storage_errors import storage_errors
 from dropflow.data.workspace import SHARED_MEMORY
 from dropflow.errors import DropflowError
-from dropflow.execution.continuation import Continuation
+from dropflow.execution.decisions.continuation import Continuation
 from dropflow.execution.session import Session, Watch
 from dropflow.files import force_to_disk
 from dropflow.graph.physical import PhysicalGraph

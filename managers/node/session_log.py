@@ -16,8 +16,8 @@ from dropflow.api.contents_answer import Download
 from dropflow.api.logs import NO_LOG, OUTPUT, LogLine, LogPage, LogQuery, clean, matcher, pack_cursor, unpack_cursor
 from dropflow.clock import Clock, SystemClock
 from dropflow.errors import NotFoundError
+from dropflow.execution.decisions.events import Assembled, Event, Failed
 from dropflow.execution.drop_log import LogIndex
-from dropflow.execution.events import Assembled, Event, Failed
 from dropflow.execution.session import Instrument
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid, row_of

@@ -19,9 +19,9 @@ from dropflow.api.requests import QUEUED, RUNNING, DropStates, FailureList, Fail
 from dropflow.api.session_records import packed_columns
 from dropflow.data.remote import known_checksum
 from dropflow.execution.content_location import Handle
-from dropflow.execution.core import Core
+from dropflow.execution.decisions.core import Core
+from dropflow.execution.decisions.events import KnownStates, row_of_foreign
 from dropflow.execution.drop_explanation import explain, explain_repeat
-from dropflow.execution.events import KnownStates, row_of_foreign
 from dropflow.execution.failure_table import Fault
 from dropflow.execution.statistics import FailureReport, RankedCauses
 from dropflow.graph.completeness import missing_share

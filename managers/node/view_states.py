@@ -15,9 +15,9 @@ from dropflow.data.survival import is_intact
 from dropflow.errors import DropflowError
 from dropflow.execution.content_location import Handle
 from dropflow.execution.content_table import kept_drops
-from dropflow.execution.continuation import Continuation, FrozenSession, Restart, continuation_of
-from dropflow.execution.drop_table import DropTable
-from dropflow.execution.events import Event
+from dropflow.execution.decisions.continuation import Continuation, FrozenSession, Restart, continuation_of
+from dropflow.execution.decisions.drop_table import DropTable
+from dropflow.execution.decisions.events import Event
 from dropflow.execution.session import Instrument, Session
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice, empty_slice

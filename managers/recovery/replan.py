@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from dropflow.errors import DropflowError, ProtocolError
 from dropflow.execution.content_table import kept_drops
-from dropflow.execution.continuation import must_run_again
+from dropflow.execution.decisions.continuation import must_run_again
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.reassign import excess_drops, may_move, reassign_together
 from dropflow.graph.templates import Kind

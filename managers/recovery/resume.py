@@ -11,7 +11,7 @@ import numpy.typing as npt
 from dropflow.api.node_records import NodeInfo
 from dropflow.api.requests import ResumeRequest, RetryRequest
 from dropflow.errors import ConflictError, GoneError
-from dropflow.execution.continuation import StateColumn, has_attempts
+from dropflow.execution.decisions.continuation import StateColumn, has_attempts
 from dropflow.formatting import few, plural
 from dropflow.graph.codec import dump
 from dropflow.graph.physical import PhysicalGraph

@@ -20,7 +20,7 @@ from dropflow.data.streams import StreamedWriter
 from dropflow.data.workspace import Workspace
 from dropflow.errors import DropflowError, WorkerDiedError
 from dropflow.execution.content_location import Handle
-from dropflow.execution.continuation import Continuation
+from dropflow.execution.decisions.continuation import Continuation
 from dropflow.execution.session import Session, Watch
 from dropflow.execution.session_inputs import Inbox, SessionInput
 from dropflow.execution.tasks import Output, Task

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from dropflow.apps import function
+from dropflow.apps.functions import function
 from dropflow.execution.executor_spec import ExecutorSpec
 from dropflow.execution.tasks import Output, Task
 from dropflow.graph.templates import Argument, Kind, Link, Template

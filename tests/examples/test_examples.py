@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.builder.draft import WantedPlace, circles
-from dropflow.execution.events import Opened
+from dropflow.execution.decisions.events import Opened
 from dropflow.execution.journal import read
 from dropflow.execution.statistics import SessionResult
 from dropflow.failure import Severity

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dropflow.clock import SystemClock
 from dropflow.execution.attempt_times import AttemptTimes
-from dropflow.execution.events import Run
+from dropflow.execution.decisions.events import Run
 from dropflow.execution.ready_attempts import attempt_priority
 from dropflow.execution.tasks import AttemptResult, Usage
 from dropflow.graph.physical import Adjacency, PhysicalGraph

@@ -1,7 +1,7 @@
 """The attempts that a runner has: their number, and those that were given with one before them."""
 
-from dropflow.execution.core import Core
-from dropflow.execution.events import Begin, Run
+from dropflow.execution.decisions.core import Core
+from dropflow.execution.decisions.events import Begin, Run
 from dropflow.execution.given_attempts import GivenAttempts
 from dropflow.execution.tasks import AttemptResult
 from dropflow.failure import Failure

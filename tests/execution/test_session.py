@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dropflow.errors import BadFileError, StorageError
 from dropflow.execution.content_location import Handle
-from dropflow.execution.events import Action, Event, Finished
+from dropflow.execution.decisions.events import Action, Event, Finished
 from dropflow.execution.journal import Journal, JournalHeader, read, replay
 from dropflow.execution.session import Instrument
 from dropflow.execution.session_inputs import Inbox

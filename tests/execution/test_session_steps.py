@@ -10,9 +10,9 @@ import pytest
 
 from dropflow.execution.chains import not_begun
 from dropflow.execution.content_location import Handle
-from dropflow.execution.continuation import Restart, continuation_of
-from dropflow.execution.core import Core
-from dropflow.execution.events import Event, Failed, Finished
+from dropflow.execution.decisions.continuation import Restart, continuation_of
+from dropflow.execution.decisions.core import Core
+from dropflow.execution.decisions.events import Event, Failed, Finished
 from dropflow.execution.interfaces import Exchange
 from dropflow.execution.session import Instrument
 from dropflow.execution.session_inputs import Inbox, SessionInput

@@ -24,8 +24,8 @@ from dropflow.dask.portable import portable
 from dropflow.dask.translate import translate
 from dropflow.dask_tasks.task_app import TASKS_FIELD
 from dropflow.execution.content_location import Handle
-from dropflow.execution.core import Core
-from dropflow.execution.events import Begin, Event, Finished, Run
+from dropflow.execution.decisions.core import Core
+from dropflow.execution.decisions.events import Begin, Event, Finished, Run
 from dropflow.execution.executor_spec import ExecutorSpec
 from dropflow.execution.tasks import Input, Output, Task
 from dropflow.graph.build import from_columns

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dropflow.errors import BadFileError, ConflictError, DropflowError, NotFoundError, StorageError, WorkerStartError
+from dropflow.execution.decisions.events import Begin, Cancel, Stopped
 from dropflow.execution.drop_explanation import explain_repeat
-from dropflow.execution.events import Begin, Cancel, Stopped
 from dropflow.execution.executor_spec import ExecutorSpec
 from dropflow.execution.interfaces import Executor, Runner
 from dropflow.execution.journal import Journal, JournalHeader, read, replay

@@ -1,6 +1,6 @@
 """Runs an assignment on virtual time: the start and end of each application, and of moves of data.
 
-The rules are those of a session on several nodes (`dropflow.execution.core`), with which tests compare them:
+The rules are those of a session on several nodes (`dropflow.execution.decisions.core`), with which tests compare them:
 
 * An application is ready when all its inputs are on its node.
 * The ready application with the highest priority starts first; without priorities, the one that was ready first.

@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 from dropflow.apps.app_interface import App, Context, InputData, OutputData
 from dropflow.apps.builtin.copy import BUFSIZE, copy_all
-from dropflow.apps.function import FUNCTION_PARAMETERS, PyFuncApp, bind
+from dropflow.apps.functions.function import FUNCTION_PARAMETERS, PyFuncApp, bind
 from dropflow.apps.parameters import is_event
 from dropflow.errors import AppError
 from dropflow.graph.components import Component, Parameter, Port

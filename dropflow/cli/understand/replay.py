@@ -327,7 +327,7 @@ def _editor(app: "App", context: "AttemptContext") -> None:
         import debugpy  # noqa: T100 - as above
     except ImportError as error:
         raise MissingDependencyError("debugpy is not installed", hint=install_hint("debug")) from error
-    from dropflow.apps.function import PyFuncApp
+    from dropflow.apps.functions.function import PyFuncApp
 
     source = context.directory / "func_code.py"
     if isinstance(app, PyFuncApp) and app.load_from(source):

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from dropflow.api.drop_records import DropQuery
 from dropflow.api.requests import FailureList, FailureQuery
 from dropflow.api.session_records import FailureInfo, LogicalNodeInfo, PartEnd, SessionDetail
-from dropflow.execution.events import Begin, Lost
+from dropflow.execution.decisions.events import Begin, Lost
 from dropflow.execution.failure_table import FailureTable
 from dropflow.execution.statistics import snapshot
 from dropflow.failure import Failure
@@ -34,7 +34,7 @@ from managers.composite.merging import (
     merge_logical,
     row_ranges,
 )
-from tests.execution.test_core_slices import BOOM, Cluster, Node, _chance
+from tests.execution.decisions.test_core_slices import BOOM, Cluster, Node, _chance
 from tests.managers.composite.filled_records import fields_with_defaults, filled
 from tests.strategies import graphs
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from dropflow.api.logs import LogLine, LogPage, LogQuery
 from dropflow.execution import drop_log
+from dropflow.execution.decisions.events import Assembled, Failed, Finished
 from dropflow.execution.drop_log import DropLog
-from dropflow.execution.events import Assembled, Failed, Finished
 from dropflow.failure import Failure
 from dropflow.testing.drawing import draw
 from managers.composite.log_merging import merge_log_pages

@@ -23,8 +23,8 @@ from dropflow.api.event_stream import read_events
 from dropflow.api.node_records import LoadSample
 from dropflow.api.requests import QUEUED, RUNNING, DropStates, SubmitQuery
 from dropflow.errors import LinkError, ProtocolError, WorldError
-from dropflow.execution.core import Core
-from dropflow.execution.events import Begin
+from dropflow.execution.decisions.core import Core
+from dropflow.execution.decisions.events import Begin
 from dropflow.execution.interfaces import Arrival, RemoteEvent
 from dropflow.execution.statistics import Attempts, snapshot
 from dropflow.graph.physical import PhysicalGraph
@@ -43,8 +43,8 @@ from managers.node.resources import LoadHistory, ProcessorUse
 from managers.node.session_records import StateLog, StateLogs, page
 from managers.routes.session_events import state_events
 from managers.state_hub import StateHub
-from tests.execution.test_core_slices import Cluster as DropPagesCluster
-from tests.execution.test_core_slices import _chance
+from tests.execution.decisions.test_core_slices import Cluster as DropPagesCluster
+from tests.execution.decisions.test_core_slices import _chance
 from tests.graph.shapes import slice_by_place
 from tests.managers.node.conftest import Cluster, hosted, settle
 from tests.regular_graphs import relay, triples

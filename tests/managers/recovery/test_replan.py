@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dropflow.errors import ProtocolError
-from dropflow.execution.events import Action, Assemble, Begin, Event, KnownStates
+from dropflow.execution.decisions.events import Action, Assemble, Begin, Event, KnownStates
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice, slice_for, with_placement
 from dropflow.graph.templates import Kind
@@ -24,7 +24,7 @@ from managers.recovery.decision_text import explain_decision
 from managers.recovery.records import MemberReport, RequestedChange, View, ViewDecision, pack_column, unpack_column
 from managers.recovery.replan import decide
 from managers.recovery.vote import PlanView
-from tests.execution.test_known_states import World, outcomes
+from tests.execution.decisions.test_known_states import World, outcomes
 from tests.regular_graphs import triples
 from tests.strategies import expected_states, graphs
 

@@ -9,7 +9,7 @@ import pytest
 
 from dropflow.execution.content_location import Handle
 from dropflow.execution.content_table import ContentTable
-from dropflow.execution.core import Core
+from dropflow.execution.decisions.core import Core
 from dropflow.execution.session import Session
 from dropflow.graph.slices import Slice
 from dropflow.states import DropState

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from dropflow.api.client import Client
 from dropflow.api.session_records import SessionDetail, SessionInfo
 from dropflow.cli.sessions.session_replies import SessionReply
-from dropflow.execution.events import CancelDrop, Lost
+from dropflow.execution.decisions.events import CancelDrop, Lost
 from dropflow.failure import Failure
 from dropflow.graph.drop_counts import DropCounts
 from dropflow.graph.physical import PhysicalGraph

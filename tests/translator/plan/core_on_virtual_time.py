@@ -5,8 +5,8 @@ It shares no code with the simulation of the planner. Rates of moves are compute
 
 from fractions import Fraction
 
-from dropflow.execution.core import Core
-from dropflow.execution.events import Assemble, Assembled, Begin, Event, Finished, Run
+from dropflow.execution.decisions.core import Core
+from dropflow.execution.decisions.events import Assemble, Assembled, Begin, Event, Finished, Run
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, ResourceNeeds
 from dropflow.runners.capacity import Capacity

@@ -23,7 +23,7 @@ from dropflow.errors import AppError, BadParameterError, MissingDependencyError,
 from dropflow.failure import summary_of
 from dropflow.formatting import did_you_mean
 
-MOVED = {"dlg.apps.simple_functions": "dropflow.apps.function"}
+MOVED = {"dlg.apps.simple_functions": "dropflow.apps.functions.function"}
 """Modules of DALiuGE whose functions dropflow has under another name."""
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")

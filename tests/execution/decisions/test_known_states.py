@@ -14,10 +14,16 @@ from hypothesis import strategies as st
 
 from dropflow.execution.content_location import Handle
 from dropflow.execution.content_table import kept_drops
-from dropflow.execution.continuation import FrozenSession, Restart, continuation_of, has_attempts, must_run_again
-from dropflow.execution.core import Core
-from dropflow.execution.drop_table import DropTable
-from dropflow.execution.events import (
+from dropflow.execution.decisions.continuation import (
+    FrozenSession,
+    Restart,
+    continuation_of,
+    has_attempts,
+    must_run_again,
+)
+from dropflow.execution.decisions.core import Core
+from dropflow.execution.decisions.drop_table import DropTable
+from dropflow.execution.decisions.events import (
     Abort,
     Accept,
     Action,
@@ -37,14 +43,14 @@ from dropflow.execution.events import (
     foreign,
     row_of_foreign,
 )
-from dropflow.execution.invariants import check
+from dropflow.execution.decisions.invariants import check
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice, whole_slice
 from dropflow.graph.templates import Kind
 from dropflow.states import DropState, SessionState
 from dropflow.testing.drawing import draw, row
-from tests.execution.test_core_slices import Cluster, News, Node, _chance, _patient, _placed, faults
+from tests.execution.decisions.test_core_slices import Cluster, News, Node, _chance, _patient, _placed, faults
 from tests.graph.shapes import slice_by_place
 from tests.strategies import expected_states, graphs, pipelines
 

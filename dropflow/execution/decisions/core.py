@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from dropflow.errors import OutOfMemoryError
-from dropflow.execution.continuation import known_reports
-from dropflow.execution.drop_rules import (
+from dropflow.execution.decisions.continuation import known_reports
+from dropflow.execution.decisions.drop_rules import (
     INFRASTRUCTURE_RETRIES,
     NextAttempt,
     decide_app,
@@ -24,8 +24,8 @@ from dropflow.execution.drop_rules import (
     effective_inputs,
     fault_delay,
 )
-from dropflow.execution.drop_table import DropTable
-from dropflow.execution.events import (
+from dropflow.execution.decisions.drop_table import DropTable
+from dropflow.execution.decisions.events import (
     Abandon,
     Abort,
     Action,
@@ -50,7 +50,7 @@ from dropflow.execution.events import (
     Stopped,
     Withdrawn,
 )
-from dropflow.execution.streaming import NO_CAUSE, Streaming
+from dropflow.execution.decisions.streaming import NO_CAUSE, Streaming
 from dropflow.failure import Failure
 from dropflow.graph.order import refuse_cycle
 from dropflow.graph.physical import PhysicalGraph

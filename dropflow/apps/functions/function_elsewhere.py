@@ -15,7 +15,7 @@ from typing import Any
 
 from dropflow.apps.app_interface import Context, OutputData
 from dropflow.apps.container import Container, ContainerFiller, Program
-from dropflow.apps.load_function import name_parts
+from dropflow.apps.functions.load_function import name_parts
 from dropflow.apps.runtime_environment import RuntimeEnvironment
 from dropflow.errors import AppError
 from dropflow.graph.templates import Template

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from dropflow.execution.drop_table import DropTable
-from dropflow.execution.events import Abort, Accept, Action, Opened, Publish, Run, Withdraw, Withdrawn
+from dropflow.execution.decisions.drop_table import DropTable
+from dropflow.execution.decisions.events import Abort, Accept, Action, Opened, Publish, Run, Withdraw, Withdrawn
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import DropState
 

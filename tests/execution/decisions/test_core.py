@@ -5,9 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dropflow.errors import BadGraphError
-from dropflow.execution.core import Core
-from dropflow.execution.drop_explanation import explain
-from dropflow.execution.events import (
+from dropflow.execution.decisions.core import Core
+from dropflow.execution.decisions.events import (
     Abandon,
     Abort,
     Action,
@@ -28,7 +27,8 @@ from dropflow.execution.events import (
     Run,
     Stopped,
 )
-from dropflow.execution.invariants import check
+from dropflow.execution.decisions.invariants import check
+from dropflow.execution.drop_explanation import explain
 from dropflow.execution.statistics import cause_reports
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph

@@ -30,7 +30,7 @@ def row_of_foreign(cause: int) -> int:
 
 
 class KnownStates(msgspec.Struct, frozen=True, array_like=True):
-    """The known states of the drops of a session that continues, see `dropflow.execution.continuation`.
+    """The known states of the drops of a session that continues, see `dropflow.execution.decisions.continuation`.
 
     Attributes
     ----------

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.execution.core import Core
-from dropflow.execution.events import (
+from dropflow.execution.decisions.core import Core
+from dropflow.execution.decisions.events import (
     NO_CAUSE,
     NO_PRODUCER,
     Abort,
@@ -35,7 +35,7 @@ from dropflow.execution.events import (
     foreign,
     row_of_foreign,
 )
-from dropflow.execution.invariants import check
+from dropflow.execution.decisions.invariants import check
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice, slice_for

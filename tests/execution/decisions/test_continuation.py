@@ -21,9 +21,15 @@ from dropflow.data.repository import LocalRepository
 from dropflow.errors import ConflictError
 from dropflow.execution.content_location import Handle
 from dropflow.execution.content_table import ContentTable, kept_drops
-from dropflow.execution.continuation import FrozenSession, Restart, continuation_of, has_attempts, must_run_again
-from dropflow.execution.drop_table import DropTable
-from dropflow.execution.events import Action, Assemble, Begin, Event, Finished
+from dropflow.execution.decisions.continuation import (
+    FrozenSession,
+    Restart,
+    continuation_of,
+    has_attempts,
+    must_run_again,
+)
+from dropflow.execution.decisions.drop_table import DropTable
+from dropflow.execution.decisions.events import Action, Assemble, Begin, Event, Finished
 from dropflow.execution.journal import Journal, JournalHeader, replay
 from dropflow.execution.tasks import AttemptResult, Task
 from dropflow.failure import Failure
@@ -37,7 +43,7 @@ from dropflow.sessions.retry import RepeatedDrops, drops_to_repeat
 from dropflow.sessions.stopped import StoppedSession
 from dropflow.states import DropState
 from dropflow.testing.drawing import draw, row
-from tests.execution.test_known_states import World, known_states, outcomes
+from tests.execution.decisions.test_known_states import World, known_states, outcomes
 from tests.execution.test_session_steps import Driver
 from tests.regular_graphs import chain
 from tests.strategies import expected_states, graphs

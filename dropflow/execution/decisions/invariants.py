@@ -1,7 +1,7 @@
 """Invariants of a core between any two events. Reads the whole state: for tests, and for ``--debug``."""
 
 from dropflow.errors import InternalError
-from dropflow.execution.core import Core
+from dropflow.execution.decisions.core import Core
 from dropflow.graph.templates import Kind
 from dropflow.states import DropState, SessionState
 

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.errors import InputLostError
-from dropflow.execution.core import Core
-from dropflow.execution.drop_explanation import explain
-from dropflow.execution.drop_rules import (
+from dropflow.execution.decisions.core import Core
+from dropflow.execution.decisions.drop_rules import (
     NextAttempt,
     decide_app,
     decide_data,
@@ -18,7 +17,7 @@ from dropflow.execution.drop_rules import (
     effective_inputs,
     fault_delay,
 )
-from dropflow.execution.events import (
+from dropflow.execution.decisions.events import (
     NO_CAUSE,
     NO_PRODUCER,
     Abort,
@@ -36,7 +35,8 @@ from dropflow.execution.events import (
     Withdraw,
     Withdrawn,
 )
-from dropflow.execution.invariants import check
+from dropflow.execution.decisions.invariants import check
+from dropflow.execution.drop_explanation import explain
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import DropState, SessionState

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from dropflow.execution.events import KnownStates
+from dropflow.execution.decisions.events import KnownStates
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.states import DropState

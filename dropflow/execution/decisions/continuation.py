@@ -12,9 +12,18 @@ import numpy as np
 import numpy.typing as npt
 
 from dropflow.execution.content_location import Handle
-from dropflow.execution.drop_rules import effective_inputs
-from dropflow.execution.drop_table import DropTable
-from dropflow.execution.events import NO_CAUSE, Cancel, CancelDrop, Continue, KnownStates, Lost, Pause, foreign
+from dropflow.execution.decisions.drop_rules import effective_inputs
+from dropflow.execution.decisions.drop_table import DropTable
+from dropflow.execution.decisions.events import (
+    NO_CAUSE,
+    Cancel,
+    CancelDrop,
+    Continue,
+    KnownStates,
+    Lost,
+    Pause,
+    foreign,
+)
 from dropflow.execution.tasks import AttemptResult, StreamOpened
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph

@@ -1,7 +1,7 @@
 """Python functions as applications.
 
-`dropflow.apps.load_function` loads the function; its arguments are read here. The return value goes, whole, to every
-output (as in DALiuGE: a tuple is not distributed), each with the encoding of its port. The one exception is a
+`dropflow.apps.functions.load_function` loads the function; its arguments are read here. The return value goes, whole,
+to every output (as in DALiuGE: a tuple is not distributed), each with the encoding of its port. The one exception is a
 dictionary whose keys are exactly the names of the node's output ports, two or more: then each port gets its own entry.
 If the function has an argument named after an output port whose encoding is ``path`` or a format, the argument is a
 path, and the function writes the content there itself. If the port is an input, too, the path has a copy of the input,
@@ -21,7 +21,7 @@ from dropflow.apps.app_interface import App, Context, InputData, OutputData
 from dropflow.apps.check import signature_of
 from dropflow.apps.encodings import canonical
 from dropflow.apps.formats import FORMATS, CannotHoldError, refuse_other_format
-from dropflow.apps.load_function import (
+from dropflow.apps.functions.load_function import (
     compile_source,
     import_object,
     is_pickled,
@@ -562,7 +562,7 @@ class PyFuncApp(App):
         Raises
         ------
         MissingDependencyError, BadParameterError, AppError
-            The function does not exist; see `dropflow.apps.load_function`.
+            The function does not exist; see `dropflow.apps.functions.load_function`.
         """
         where = self.template.name
         if self._code is not None:
@@ -602,7 +602,7 @@ class PyFuncApp(App):
         if self.environment.are_plain:
             value = self.function(*bound.args, **bound.kwargs)
         else:
-            from dropflow.apps.function_elsewhere import FunctionCall, call_elsewhere  # noqa: PLC0415 - few functions need it
+            from dropflow.apps.functions.function_elsewhere import FunctionCall, call_elsewhere  # noqa: PLC0415 - few functions need it
 
             call = FunctionCall(self._source, self.function_name, bound.args, bound.kwargs, bound.written)
             value = call_elsewhere(context, self.template, self.environment, call)
