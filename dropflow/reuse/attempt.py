@@ -215,8 +215,7 @@ class AttemptReuse:
             raise
         except (DropflowError, OSError) as error:
             attempt.log(f"the result is not stored for later runs: {summary_of(error)}", "WARNING")
-            with suppress(OSError):
-                self._log.add(TakenResult(drop=task.drop, has_run=True, lack=summary_of(error)))
+            self._log.add(TakenResult(drop=task.drop, has_run=True, lack=summary_of(error)))
 
     def _key(self, attempt: AttemptContext, own: Sequence[KeyPart], inputs: Sequence[_AttemptInput]) -> str:
         ports = [attempt.plans.links[edge.link].source_port for edge in attempt.task.outputs]

@@ -4,6 +4,7 @@ Worker processes append a line of JSON each, so it is read up to the last whole 
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from time import localtime, strftime
@@ -76,10 +77,10 @@ class ReuseLog:
         self._path = path
 
     def add(self, *lines: TakenResult) -> None:
-        """Append lines, in one write."""
+        """Append lines, in one write. What cannot be written, as on a full disk, fails no attempt: it is for people."""
         text = b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
         if text:
-            with open(self._path, "ab", buffering=0, opener=private_opener) as stream:
+            with suppress(OSError), open(self._path, "ab", buffering=0, opener=private_opener) as stream:
                 stream.write(text)
 
 

@@ -630,3 +630,16 @@ def test_a_note_says_that_results_could_not_be_stored(tmp_path: Path, monkeypatc
     assert (
         note == "the next run computes 5 applications again, as not all could be stored: StorageError: the disk is full"
     )
+
+
+def test_a_log_that_cannot_be_written_fails_nothing(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a full disk, applications run or are taken as before, and only their explanations are missing."""
+
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("dropflow.reuse.log.private_opener", full)
+    _edit_parameter(story)
+
+    assert story.run()[0] == "is 19"
+    assert story.run()[0] == "is 19"
