@@ -4,6 +4,7 @@ import contextlib
 import errno
 import fcntl
 import hashlib
+import itertools
 import os
 import secrets
 import stat
@@ -13,7 +14,7 @@ from socket import gethostname
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from dropflow.errors import ConflictError, NotFoundError, StorageError
+from dropflow.errors import BadFileError, ConflictError, NotFoundError, StorageError
 
 FITS_START, NPY_START, HDF5_START = b"SIMPLE  =", b"\x93NUMPY", b"\x89HDF\r\n\x1a\n"
 PNG_START, PARQUET_START, ZIP_START = b"\x89PNG\r\n\x1a\n", b"PAR1", b"PK\x03\x04"
@@ -24,6 +25,8 @@ PICKLE_PROTOCOL = 5
 """Version of the format of pickles: the first one with buffers that are not copied."""
 _PRIVATE_MODE = 0o700
 """Mode of a new directory, which only its owner may read, write and search."""
+_MADE = "user.dropflow"
+"""Extended attribute of a directory among files of users that dropflow made."""
 _FICLONE = 0x40049409
 """Linux request of ioctl: a file shares the blocks of another one until one of them is changed (btrfs, XFS)."""
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -154,6 +157,68 @@ def replace_file(path: Path, content: bytes, *, mode: int = 0o600) -> None:
     """Write a file as `replacing` does."""
     with replacing(path, mode=mode) as file:
         file.write(content)
+
+
+def mark_made(folder: str) -> None:
+    """Note at a directory that dropflow made it, so that it may be replaced later; not all file systems can."""
+    with contextlib.suppress(OSError):
+        os.setxattr(folder, _MADE, b"1")
+
+
+def is_made(folder: str) -> bool:
+    """Return whether a directory has the note of `mark_made`."""
+    try:
+        return bool(os.getxattr(folder, _MADE))
+    except OSError:
+        return False
+
+
+def replace_directory(
+    final: str, place: Callable[[], object], *, aside: Callable[[], str], kept: str, is_own: bool, is_directory: bool
+) -> tuple[str, bool]:
+    """Replace a directory by what `place` moves there; it comes back if that fails.
+
+    Parameters
+    ----------
+    final : str
+        The directory.
+    place : callable
+        Moves the new content to `final`.
+    aside : callable
+        Returns the path for a directory that the caller removes.
+    kept : str
+        The path for one that dropflow did not make, which stays; with a number if there is something.
+    is_own : bool
+        Whether it is known that dropflow made it; else it has the note of `mark_made`.
+    is_directory : bool
+        Whether the new content is a directory.
+
+    Returns
+    -------
+    tuple of str and bool
+        Where the former directory is, and whether to remove it.
+
+    Raises
+    ------
+    BadFileError
+        A file would replace a directory that dropflow did not make.
+    """
+    is_own = is_own or is_made(final)
+    if not is_own and not is_directory:
+        raise BadFileError(
+            f"{final} is a directory, and a file would replace it with all that is in it",
+            hint="name a file that is in it, or remove it first",
+        )
+    names = (f"{kept}-{number}" if number else kept for number in itertools.count())
+    former = aside() if is_own else next(name for name in names if not os.path.lexists(name))
+    os.replace(final, former)  # noqa: PTH105 - text, as of all places of contents
+    try:
+        place()
+    except BaseException:
+        if not os.path.lexists(final):
+            os.replace(former, final)  # noqa: PTH105
+        raise
+    return former, is_own
 
 
 def shares_blocks(new: int, old: int) -> bool:

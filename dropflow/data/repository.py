@@ -8,7 +8,6 @@ and its content is committed once.
 
 import contextlib
 import errno
-import itertools
 import json
 import os
 import secrets
@@ -39,9 +38,18 @@ from dropflow.data.workspace import (
     remove_rest,
     sweep_shared_memory,
 )
-from dropflow.errors import BadFileError, DropflowError, StorageError
+from dropflow.errors import DropflowError, StorageError
 from dropflow.execution.content_location import Handle
-from dropflow.files import FITS_START, HDF5_START, NPY_START, PNG_START, ZIP_START, force_to_disk
+from dropflow.files import (
+    FITS_START,
+    HDF5_START,
+    NPY_START,
+    PNG_START,
+    ZIP_START,
+    force_to_disk,
+    mark_made,
+    replace_directory,
+)
 from dropflow.graph.components import Unusable, convert, find, is_empty
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Template
@@ -64,8 +72,6 @@ _MAGICS = (
     (ZIP_START, ".zip"),
     (b"%PDF-", ".pdf"),
 )
-_MADE = "user.dropflow"
-"""Extended attribute of a directory outside of a session's that dropflow made."""
 _TAG_BYTES = 4
 """Random bytes in the tag of a workspace."""
 _SMALL = 4096
@@ -374,7 +380,7 @@ class LocalRepository:
             beside = self._owners.before(drop, part)
             final = part.final if beside is not None else self.workspace.part_name(drop, attempt, "earlier")
             if part.kind == "directory" and not self.workspace.is_inside(final):
-                _mark(part.location)
+                mark_made(part.location)
             self._place(part.location, final)
         except (OSError, DropflowError) as error:
             remove_part(part.location)
@@ -619,23 +625,18 @@ class LocalRepository:
 
     def _replace_directory(self, location: str, final: str) -> None:
         """Replace a directory. If it was there before the session, and dropflow did not make it, it is put aside."""
-        is_own = self.workspace.is_inside(final) or self._owners.of(final) or _is_marked(final)
-        if not is_own and not os.path.isdir(location):  # noqa: PTH112 - text, as in _place
-            raise BadFileError(
-                f"{final} is a directory, and a file would replace it with all that is in it",
-                hint="name a file that is in it, or remove it first",
-            )
-        old = self.workspace.part_beside(final) if is_own else _free_name(f"{final}.before-{self.workspace.session}")
-        os.replace(final, old)  # noqa: PTH105
-        try:
-            self._move(location, final)
-        except OSError:
-            os.replace(old, final)  # noqa: PTH105
-            raise
+        former, is_own = replace_directory(
+            final,
+            lambda: self._move(location, final),
+            aside=lambda: self.workspace.part_beside(final),
+            kept=f"{final}.before-{self.workspace.session}",
+            is_own=bool(self.workspace.is_inside(final) or self._owners.of(final)),
+            is_directory=os.path.isdir(location),  # noqa: PTH112 - text, as in _place
+        )
         if is_own:
-            remove_part(old)
+            remove_part(former)
         else:
-            self.notes.append(f"{final} was there before the session: what was in it is in {old}")
+            self.notes.append(f"{final} was there before the session: what was in it is in {former}")
 
     def _move(self, location: str, final: str) -> None:
         """Rename; from another file system (shared memory) copy beside the target first."""
@@ -658,25 +659,6 @@ class LocalRepository:
 
 def _is_directory(path: str) -> bool:
     return os.path.isdir(path) and not os.path.islink(path)  # noqa: PTH112, PTH114 - text, as in _place
-
-
-def _mark(folder: str) -> None:
-    """Note at a directory that dropflow made it, so that a later session replaces it; not all file systems can."""
-    with suppress(OSError):
-        os.setxattr(folder, _MADE, b"1")
-
-
-def _is_marked(folder: str) -> bool:
-    try:
-        return bool(os.getxattr(folder, _MADE))
-    except OSError:
-        return False
-
-
-def _free_name(path: str) -> str:
-    """Return `path`, or with a number behind it if something is there."""
-    names = (f"{path}-{number}" if number else path for number in itertools.count())
-    return next(name for name in names if not os.path.lexists(name))
 
 
 def _remove(path: str) -> None:

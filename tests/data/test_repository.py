@@ -18,11 +18,12 @@ from dropflow.data.file import FileWriter
 from dropflow.data.memory import SMALL
 from dropflow.data.read import EMPTY, NULL, open_content, read, verify
 from dropflow.data.registry import store_for
-from dropflow.data.repository import LocalRepository, _is_marked
+from dropflow.data.repository import LocalRepository
 from dropflow.data.store import Slot
 from dropflow.data.workspace import Workspace
 from dropflow.errors import AppError, BadFileError, ConflictError, StorageError, UsageError
 from dropflow.execution.content_location import Handle
+from dropflow.files import is_made
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.templates import Argument, Template
 from dropflow.graph.text_ids import row_of
@@ -280,7 +281,7 @@ def test_a_later_session_replaces_the_directory_of_an_earlier_one(tmp_path: Path
         part = _part(template, Slot(repository.workspace, "o", 1, 1, 0), {name: b"1"})
         repository.commit(1, 1, template, part)
         repository.close()
-        if not _is_marked(str(tmp_path / "made")):
+        if not is_made(str(tmp_path / "made")):
             pytest.skip("the file system has no extended attributes")
 
     assert _names(tmp_path / "made") == ["two"]

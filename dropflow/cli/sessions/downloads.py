@@ -57,13 +57,17 @@ _BAD_NAME = frozenset(
 
 
 class FetchedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """One result that is here now; `was_there` if it was here before, with the same content."""
+    """One result that is here now; `was_there` if it was here before, with the same content.
+
+    If a directory that dropflow did not make was at its path, it is at `kept` now.
+    """
 
     drop: str
     node: str
     path: str
     size: int
     was_there: bool = False
+    kept: str = ""
 
 
 class MissedFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,6 +156,9 @@ class FetchReply(msgspec.Struct, frozen=True, kw_only=True):
         yield from (f"  {file.path}" for file in shown[:_SHOWN_FILES])
         if len(shown) > _SHOWN_FILES:
             yield f"  ... and {len(shown) - _SHOWN_FILES:,} more (--output json has them all)"
+        for file in self.files:
+            if file.kept:
+                yield f"note: {file.path} was there before: what was in it is in {file.kept}"
         if self.interrupted:
             left = [missed for missed in self.missing if missed.is_cut_off]
             yield f"interrupted: {plural(len(left), 'result')} left to fetch{_sizes(left)}"
@@ -195,10 +202,10 @@ class WantedFile(NamedTuple):
     result: ResultInfo
     path: PurePosixPath
 
-    def fetched(self, size: int, *, was_there: bool = False) -> FetchedFile:
+    def fetched(self, size: int, *, was_there: bool = False, kept: str = "") -> FetchedFile:
         """Return the record of this result as one that is here."""
         return FetchedFile(
-            drop=self.result.oid, node=self.result.node, path=str(self.path), size=size, was_there=was_there
+            drop=self.result.oid, node=self.result.node, path=str(self.path), size=size, was_there=was_there, kept=kept
         )
 
     def missed(self, error: DropflowError, *, is_cut_off: bool = False, here: int = 0) -> MissedFile:
@@ -382,8 +389,8 @@ class _Batch:
             return file.missed(error or ProtocolError("the end of the content came before its beginning"))
         try:
             if isinstance(record, ContentEnd):
-                incoming.finish(record.checksum)
-                return file.fetched(incoming.size)
+                kept = incoming.finish(record.checksum)
+                return file.fetched(incoming.size, kept=kept)
         except DropflowError as raised:
             error = raised
         except OSError as raised:

@@ -54,9 +54,10 @@ def fetch_command(
     """Copy the results of SESSION here, or the content of one DROP of it.
 
     DIR gets the same results/ and files/ as with 'dropflow run --keep DIR'. A file that is there already with the same
-    content stays, and another one of that name is replaced. An interrupted fetch continues, in large files too, when
-    you fetch again. Exit status 1 if something could not be fetched: the answer lists what, and why. Exit status 3 if
-    the connection broke, 130 after Ctrl-C, and 143 after SIGTERM; then the answer lists what is left.
+    content stays, and another one of that name is replaced. A directory that dropflow did not make is kept as
+    NAME.before-fetch, and no file replaces it. An interrupted fetch continues, in large files too, when you fetch
+    again. Exit status 1 if something could not be fetched: the answer lists what, and why. Exit status 3 if the
+    connection broke, 130 after Ctrl-C, and 143 after SIGTERM; then the answer lists what is left.
     """
     from dropflow.cli.sessions.downloads import download_archive
 

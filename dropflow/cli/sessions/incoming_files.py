@@ -18,7 +18,7 @@ from dropflow.api.contents_answer import UNFINISHED, ContentBegin
 from dropflow.api.drop_records import ResultInfo
 from dropflow.data.storage_errors import checksum_of, fingerprint
 from dropflow.errors import BadFileError, MissingDependencyError, StorageError
-from dropflow.files import content_digest, private_directory
+from dropflow.files import content_digest, mark_made, private_directory, replace_directory
 
 _WORTH_KEEPING = 1 << 20
 """Bytes of a content from which on its beginning is kept when it breaks off."""
@@ -203,30 +203,51 @@ class IncomingFile:
         while done < len(data):
             done += os.write(self.part.file, memoryview(data)[done:])
 
-    def finish(self, wanted: int) -> None:
+    def finish(self, wanted: int) -> str:
         """Move the content to its path, if `wanted` is the checksum of its bytes.
+
+        Returns
+        -------
+        str
+            Where the directory is that was there before, if dropflow did not make it; else "".
 
         Raises
         ------
         BadFileError
-            The checksum differs, or a directory cannot be unpacked.
+            The checksum differs, a directory cannot be unpacked, or a file would replace a directory that dropflow
+            did not make.
         """
         if self._checksum != wanted:
             self.close()
             raise BadFileError("the content was damaged on its node or during the transfer", hint="fetch it again")
         self._close()
-        content = self._unpacked() if self._is_directory else self.part.path
-        if self._is_directory and not (self._target.is_dir() and not self._target.is_symlink()):
-            self._target.unlink(missing_ok=True)
-        elif self._is_directory:
-            shutil.rmtree(self._target)
+        content, kept = self.part.path, ""
+        if self._is_directory:
+            content = self._unpacked()
+            mark_made(str(content))
         try:
             os.rename(content, self._target)  # noqa: PTH104 - one system call, for each of many files
-        except IsADirectoryError:
-            shutil.rmtree(self._target)
-            content.replace(self._target)
+        except OSError:
+            if not os.path.lexists(content) or not os.path.lexists(self._target):
+                raise
+            kept = self._replace(content)
         if self._is_directory:
             _remove(self.part.path)
+        return kept
+
+    def _replace(self, content: Path) -> str:
+        """Replace what a rename does not: a directory that is not empty, or anything else by a directory."""
+        former, is_own = replace_directory(
+            str(self._target),
+            lambda: content.rename(self._target),
+            aside=lambda: f"{self.part.path}.former",
+            kept=f"{self._target}.before-fetch",
+            is_own=self._target.is_symlink() or not self._target.is_dir(),
+            is_directory=self._is_directory,
+        )
+        if is_own:
+            _remove(Path(former))
+        return "" if is_own else former
 
     def close(self) -> None:
         """Remove the incomplete file; idempotent."""

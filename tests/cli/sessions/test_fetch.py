@@ -34,6 +34,7 @@ from dropflow.cli.sessions import downloads
 from dropflow.cli.sessions.incoming_files import IncomingFile, KeptPart, ResultDirectory
 from dropflow.data.storage_errors import fingerprint
 from dropflow.errors import BadFileError, LinkError
+from dropflow.files import is_made
 from tests.cli.answers import Command
 from tests.fake_manager import FakeManager
 
@@ -272,7 +273,7 @@ def result(path: str, *, node: str = "n", drop: int = 0) -> ResultInfo:
     return ResultInfo(drop=drop, oid=f"d{drop}", name="d", node=node, path=path, size=0)
 
 
-def put(root: Path, path: str, *chunks: bytes, is_directory: bool = False, wanted: int | None = None) -> None:
+def put(root: Path, path: str, *chunks: bytes, is_directory: bool = False, wanted: int | None = None) -> str:
     """Write a content in chunks; `wanted` is the checksum from the node, by default the right one."""
     whole = b"".join(chunks)
     checksum = zlib.crc32(whole)
@@ -282,7 +283,7 @@ def put(root: Path, path: str, *chunks: bytes, is_directory: bool = False, wante
         try:
             for chunk in chunks:
                 incoming.write(chunk)
-            incoming.finish(checksum if wanted is None else wanted)
+            return incoming.finish(checksum if wanted is None else wanted)
         finally:
             incoming.close()
 
@@ -351,15 +352,54 @@ def packed(*members: tuple[str, bytes, str]) -> bytes:
     "cut", [lambda data: [data], lambda data: [data[at : at + 7] for at in range(0, len(data), 7)]]
 )
 def test_directories_are_unpacked(tmp_path: Path, cut: Callable[[bytes], list[bytes]]) -> None:
-    """A directory replaces an earlier one; the sizes of the chunks do not matter."""
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "old").touch()
+    """A directory replaces a file, and one that was fetched before; the sizes of the chunks do not matter."""
+    (tmp_path / "out").touch()
+    put(tmp_path, "out", packed(("old", b"", "")), is_directory=True)
+    if not is_made(str(tmp_path / "out")):
+        pytest.skip("the file system has no extended attributes")
     data = packed(("a.txt", b"one", ""), ("deep/b.txt", b"two", ""))
     put(tmp_path, "out", *cut(data), is_directory=True)
     files = {str(path.relative_to(tmp_path / "out")): path.read_bytes() for path in tmp_path.rglob("*.txt")}
 
     assert files == {"a.txt": b"one", "deep/b.txt": b"two"}
     assert not (tmp_path / "out" / "old").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    put(tmp_path, "out", b"a file")
+    assert (tmp_path / "out").read_bytes() == b"a file"
+
+
+def test_a_directory_of_the_user_is_not_lost(ask: Command, manager: FakeManager, tmp_path: Path) -> None:
+    """A file does not replace it, which is listed. A directory does, and the answer names where the former one is."""
+    first = manager.results("finished").results[0]
+    mine = tmp_path / "here" / first.path / "mine.txt"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("precious")
+    answer = ask("fetch", "finished", "-o", "here")
+
+    assert (answer.status, mine.read_text()) == (1, "precious")
+    assert f"missing: {first.path} of {first.oid}" in answer.text
+    assert "is a directory, and a file would replace it with all that is in it" in answer.text
+    whole = packed(("a.txt", b"one", ""))
+    assert put(tmp_path / "here", first.path, whole, is_directory=True) == f"{mine.parent}.before-fetch"
+    assert Path(f"{mine.parent}.before-fetch", "mine.txt").read_text() == "precious"
+    fetched = downloads.FetchedFile(drop="d", node="n", path="p", size=1, kept="p.before-fetch")
+    reply = downloads.FetchReply.of("s", "here", [fetched], ())
+    assert "note: p was there before: what was in it is in p.before-fetch" in [*reply.lines()]
+
+
+def test_a_directory_comes_back_if_nothing_takes_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C between the two renames leaves the former directory."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine").touch()
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt("a test")
+
+    monkeypatch.setattr(Path, "rename", interrupt)
+    with pytest.raises(KeyboardInterrupt, match="a test"):
+        put(tmp_path, "out", packed(("a.txt", b"one", "")), is_directory=True)
+
+    assert [path.name for path in tmp_path.rglob("*")] == ["out", "mine"]
 
 
 @pytest.mark.parametrize("member", [("../up.txt", b"x", ""), ("link", b"", "/etc/passwd"), ("link", b"", "../../up")])
