@@ -8,6 +8,7 @@ counts; all other modules are the user's, and count by their content, with the m
 import ast
 import difflib
 import hashlib
+import os
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -140,15 +141,18 @@ def _parsed(source: str, package: str) -> _Module:
     return _Module(hashlib.blake2b(text.encode(), digest_size=16).hexdigest(), tuple(imports))
 
 
-@cache
-def _packages() -> Mapping[str, list[str]]:
+@lru_cache(maxsize=1)
+def _packages(_changed: tuple[int, ...]) -> Mapping[str, list[str]]:
+    """Return the packages of each module, as of when the directories with packages were changed."""
     return metadata.packages_distributions()
 
 
 def _version(module: str) -> str:
     """Return the version of the installed package of a module; of several packages, all of them."""
     versions = []
-    for name in sorted(set(_packages().get(module, ()))):
+    # A manager runs for months, and packages are installed meanwhile.
+    changed = tuple(os.stat(place).st_mtime_ns for place in sys.path if os.path.isdir(place))  # noqa: PTH112, PTH116
+    for name in sorted(set(_packages(changed).get(module, ()))):
         try:
             versions.append(metadata.version(name))
         except metadata.PackageNotFoundError:

@@ -1,5 +1,6 @@
 """What counts of the code of an application, and which line of a function is shown as its first change."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -54,3 +55,24 @@ def test_two_sources_are_compared_once() -> None:
 
     assert first_changed_line(before, now) == found == (6, "y = 1")
     assert first_changed_line.cache_info().misses == misses
+
+
+def test_a_package_that_is_installed_while_the_process_runs_counts_by_its_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a manager, too, which has looked at the installed packages before: another version is another key."""
+    assert CodeReader().of_name("numpy.sum")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("dropflow.reuse.code.is_user_file", lambda _: False)
+    (tmp_path / "installed_late.py").write_text("")
+    before = ""
+    for version in ("1.0", "2.0"):
+        record = tmp_path / f"installed_late-{version}.dist-info"
+        record.mkdir()
+        (record / "METADATA").write_text(f"Metadata-Version: 2.1\nName: installed_late\nVersion: {version}\n")
+        (record / "top_level.txt").write_text("installed_late\n")
+        if before:
+            shutil.rmtree(tmp_path / f"installed_late-{before}.dist-info")
+        before = version
+
+        assert CodeReader().of_name("installed_late.f")[0].value == version
