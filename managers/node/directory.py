@@ -363,11 +363,16 @@ class SessionDirectory:
 
     @property
     def is_unprepared(self) -> bool:
-        """Whether no attempt ever ran here: the journal is the last file that is made before the first attempt."""
+        """Whether no attempt ever ran here: the journal is the last file that is made before the first attempt.
+
+        A directory without the graph, the first file, is not that of a session, unless it is empty.
+        """
         if self.journal.exists() or self._end.exists():
             return False
         contents = (self.path / "files", self.path / "results")
-        return not any(path.exists() and any(path.iterdir()) for path in contents)
+        if any(path.exists() and any(path.iterdir()) for path in contents):
+            return False
+        return (self.path / GRAPH_FILE).exists() or not any(self.path.iterdir())
 
     @property
     def changed(self) -> float:

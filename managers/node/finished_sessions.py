@@ -355,7 +355,8 @@ def end_interrupted(core: Core, node: str, request: CancelRequest | None) -> Fai
 def recover_all(sessions: Path, node: str) -> dict[str, FinishedSession | DamagedSession]:
     """Return the sessions whose directories are in `sessions`, by name.
 
-    Directories of sessions that were never prepared to the end are removed.
+    Directories of sessions that were never prepared to the end are removed. Those that are of no session stay, and are
+    shown as damaged sessions.
     """
     recovered: dict[str, FinishedSession | DamagedSession] = {}
     remove_rest(sessions)

@@ -281,10 +281,24 @@ def test_a_damaged_request_to_cancel_is_one(stack: ExitStack, tmp_path: Path) ->
 def test_a_half_prepared_session_is_removed(stack: ExitStack, tmp_path: Path) -> None:
     """A process that ended in the middle of preparing leaves no directory that would block the name."""
     (tmp_path / "sessions" / "half" / "tmp").mkdir(parents=True)
+    (tmp_path / "sessions" / "half" / "graph.dfg").touch()
+    (tmp_path / "sessions" / "none").mkdir()
     node = _node(stack, tmp_path)
 
     assert node.sessions() == ()
-    assert not (tmp_path / "sessions" / "half").exists()
+    assert not [*(tmp_path / "sessions").iterdir()]
+
+
+def test_a_directory_that_is_of_no_session_stays(stack: ExitStack, tmp_path: Path) -> None:
+    """It may be that of a person who keeps old sessions in it: it is shown, and removed only on request."""
+    kept = tmp_path / "sessions" / "kept" / "old" / "journal.dfj"
+    kept.parent.mkdir(parents=True)
+    kept.touch()
+    node = _node(stack, tmp_path)
+
+    assert [(session.session, session.status) for session in node.sessions()] == [("kept", "FAILED")]
+    assert "deployment.json: the file cannot be read" in node.session("kept").text
+    assert kept.exists()
 
 
 FILE, MEMORY = "dlg.data.drops.file.FileDROP", "dlg.data.drops.memory.InMemoryDROP"
