@@ -1,5 +1,6 @@
 """Templates and links: the shared description of all instances of one logical node or link."""
 
+import math
 from enum import IntEnum
 from functools import cached_property
 from typing import Any, NamedTuple, Self
@@ -259,7 +260,7 @@ def with_more_memory(needs: ResourceNeeds, faults: int, factor: float, most: flo
 def unreadable_memory(template: Template) -> str:
     """Return the value that declares memory, if it is not a size; otherwise an empty text."""
     field = _memory_field(template)
-    return "" if field is None or quantity(field.value, MEMORY) is not None else str(field.value)
+    return "" if field is None or _bytes(field) is not None else str(field.value)
 
 
 def memory_fault(text: str) -> str:
@@ -269,7 +270,13 @@ def memory_fault(text: str) -> str:
 
 def _memory(template: Template) -> float:
     field = _memory_field(template)
-    return 0.0 if field is None else max(quantity(field.value, MEMORY) or 0.0, 0.0)
+    return 0.0 if field is None else max(_bytes(field) or 0.0, 0.0)
+
+
+def _bytes(field: Argument) -> float | None:
+    """Return a size; None if the value is none, or is infinite: no node could keep that free."""
+    size = quantity(field.value, MEMORY)
+    return None if size is None or math.isinf(size) else size
 
 
 def ranks_per_node(template: Template) -> int:

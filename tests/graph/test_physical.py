@@ -256,6 +256,8 @@ def test_a_graph_can_ask_for_no_chains() -> None:
         ("memory", "", 0.0),
         ("memory", "plenty", 0.0),
         ("memory", -5, 0.0),
+        ("memory", "inf", 0.0),
+        ("memory", "1e400 GB", 0.0),
         ("other", 1000, 0.0),
     ],
 )
