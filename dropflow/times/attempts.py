@@ -106,6 +106,18 @@ def ended_by(attempts: AttemptColumns, time: float) -> AttemptColumns:
     return AttemptColumns(nodes=attempts.nodes, idle=attempts.idle, **columns)
 
 
+def last_attempts(attempts: AttemptColumns, drops: int, *, ready_by: float = float("inf")) -> npt.NDArray[np.int64]:
+    """Return the row of the last attempt of each drop, of those that were ready at a time; -1 for drops without one.
+
+    The last one is that committed last: a drop of a lost node runs again elsewhere, where its number may be any.
+    """
+    rows = np.flatnonzero(attempts.ready <= ready_by)
+    rows = rows[np.lexsort((attempts.attempt[rows], attempts.committed[rows]))]
+    last = np.full(drops, -1, np.int64)
+    last[attempts.drop[rows]] = rows  # of several, the last one is kept
+    return last
+
+
 def _idle_reason(section: TimesSection) -> str:
     if section.missing:
         return "it does not answer"

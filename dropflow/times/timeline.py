@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid
-from dropflow.times.attempts import AttemptColumns, planned_seconds
+from dropflow.times.attempts import AttemptColumns, last_attempts, planned_seconds
 from dropflow.times.octets import pack_columns
 from dropflow.times.statistics import (
     NO_TIMES,
@@ -160,7 +160,7 @@ def waits_of(graph: PhysicalGraph, attempts: AttemptColumns, lanes: Lanes) -> Wa
     lanes : Lanes
         Where they ran.
     """
-    last = _last_attempts(graph, attempts)
+    last = last_attempts(attempts, graph.drops)
     inputs, producer = _last_inputs(graph, attempts, last)
     repeated = _previous_in(attempts.drop, attempts.committed)
     previous = _previous_in(lanes.lane, attempts.ended)
@@ -207,14 +207,6 @@ def _freers(attempts: AttemptColumns, previous: _Indices) -> _Indices:
     on_lane = (previous >= 0) & (attempts.ended[previous] > attempts.ready)
     freers = np.where(on_lane, previous, last)
     return np.where((freers >= 0) & (attempts.ended[freers] > attempts.ready), freers, -1)
-
-
-def _last_attempts(graph: PhysicalGraph, attempts: AttemptColumns) -> _Indices:
-    """Return the last attempt of each drop, -1 for drops without one."""
-    last = np.full(graph.drops, -1, np.int64)
-    order = np.argsort(attempts.committed, kind="stable")
-    last[attempts.drop[order]] = order  # of several, the last one is kept
-    return last
 
 
 def _last_inputs(graph: PhysicalGraph, attempts: AttemptColumns, last: _Indices) -> tuple[_Seconds, _Indices]:
@@ -282,7 +274,7 @@ def _slack(
     repeated, freer : int64 arrays
         The attempt of the same drop before it, and the one that had its worker.
     """
-    end, rank, last = attempts.end, _ranks(attempts), _last_attempts(graph, attempts)
+    end, rank, last = attempts.end, _ranks(attempts), last_attempts(attempts, graph.drops)
     took = np.maximum(attempts.committed - begun, 0.0).tolist()
     # A worker is free when its attempt has ended, and not when that is committed.
     late = (attempts.committed - attempts.ended).tolist()

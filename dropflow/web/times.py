@@ -17,7 +17,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
 from dropflow.graph.text_ids import oids, row_of
 from dropflow.states import UNKNOWN_STATE, DropState
-from dropflow.times.attempts import AttemptColumns, attempts_of, check_rows, ended_by
+from dropflow.times.attempts import AttemptColumns, attempts_of, check_rows, ended_by, last_attempts
 from dropflow.times.moments import Moments, causes_at, failed_at, moments_of, size_at
 from dropflow.times.octets import TimesSection, read_sections
 from dropflow.times.statistics import TimesStatistics
@@ -39,7 +39,8 @@ def drops_at(
     are left out.
     """
     states = moments.at(query.time)
-    last, nodes = _last_attempts(attempts, graph.drops, query.time), (*attempts.nodes, *graph.places)
+    last = last_attempts(attempts, graph.drops, ready_by=query.time)
+    nodes = (*attempts.nodes, *graph.places)
     has_run = last >= 0
     node = np.full(graph.drops, -1, np.int64) if not graph.places else graph.part.astype(np.int64) + len(attempts.nodes)
     node[has_run] = attempts.node[last[has_run]]
@@ -90,15 +91,6 @@ def drops_at(
         held=int(np.count_nonzero(states != UNKNOWN_STATE)),
         whole=graph.drops,
     )
-
-
-def _last_attempts(attempts: AttemptColumns, drops: int, time: float) -> _Ints:
-    """Return the row of the last attempt of each drop that was ready at a time; -1 without."""
-    ready = np.flatnonzero(attempts.ready <= time)
-    last = np.full(drops, -1, np.int64)
-    ready = ready[np.lexsort((attempts.ready[ready], attempts.attempt[ready]))]
-    last[attempts.drop[ready]] = ready  # of equal indices, the last one counts
-    return last
 
 
 def _info(

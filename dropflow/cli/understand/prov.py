@@ -18,6 +18,7 @@ from dropflow.graph.notes import software_of
 from dropflow.graph.templates import ORDER_PORT, Kind
 from dropflow.graph.text_ids import label, oid
 from dropflow.states import DropState
+from dropflow.times.attempts import last_attempts
 from dropflow.web.report import SessionReport
 
 PROV = "provenance.json"
@@ -56,8 +57,7 @@ class _Writer:
         self._states = np.full(report.graph.drops, 255, np.uint8) if report.states is None else report.states
         self._results = {result.drop: result for result in report.results.results}
         self._attempts = report.analysis.attempts
-        # The last attempt of each drop.
-        self._rows = {drop: row for row, drop in enumerate(self._attempts.drop.tolist())}
+        self._rows = last_attempts(self._attempts, report.graph.drops).tolist()
         software = {f"dropflow:{name}": version for name, version in software_of(report.graph).items()}
         kind = {"prov:type": document.valid_qualified_name("prov:SoftwareAgent")}
         self._agents = [
@@ -87,11 +87,11 @@ class _Writer:
         return self._document.entity(f"run:drop-{drop}", described)
 
     def _add_application(self, drop: int) -> Any:
-        row = self._rows.get(drop)
-        if row is None and self._states[drop] != DropState.COMPLETED:
+        row = self._rows[drop]
+        if row < 0 and self._states[drop] != DropState.COMPLETED:
             return None
         described = self._described(drop) | {"dropflow:state": DropState(self._states[drop]).name}
-        if row is None:
+        if row < 0:
             return self._document.activity(f"run:drop-{drop}", other_attributes=described)
         attempts = self._attempts
         began, ended = attempts.began[row], attempts.ended[row]

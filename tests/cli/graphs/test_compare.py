@@ -13,10 +13,15 @@ import pytest
 from click.testing import CliRunner
 
 from dropflow import Graph, InputPath, OutputPath, app
+from dropflow.cli.understand.prov import write_prov
 from dropflow.graph.codec import load
 from dropflow.graph.templates import ORDER_PORT, Kind
+from dropflow.web.report import session_report
 from managers.manager_server import Service
 from tests.cli.answers import Command
+from tests.fake_manager import FakeManager
+from tests.regular_graphs import fan
+from tests.times.made_times import sections_of
 
 _EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
@@ -229,6 +234,24 @@ def test_a_crate_tells_where_reused_results_come_from(command: Command, examples
         found.append(result.get("description", ""))
     assert found[0] == ""
     assert found[1].startswith("reused: from session first on ")
+
+
+def test_the_provenance_names_the_last_attempt_of_a_drop(tmp_path: Path) -> None:
+    """One that ran on a node that was lost, and then on another one, was made by the other one."""
+    pytest.importorskip("prov.model")
+    graph = fan(2)
+    app = int(np.flatnonzero(graph.kinds[graph.template] == Kind.APP)[0])
+    manager = FakeManager(nodes=("n0", "n1"), role="island")
+    manager.add(graph, "s")
+    manager.complete("s")
+    again, lost = {"drop": app, "ready": 900.0, "ran": 1.0}, {"drop": app, "attempt": 2, "ready": 5.0}
+    manager.set_times("s", sections_of([[again], [lost]]))
+    write_prov(session_report(manager, "s", has_results=True, has_states=True), tmp_path / "prov.json", {})
+    document = json.loads((tmp_path / "prov.json").read_text())
+
+    (agent,) = (one["prov:agent"] for one in document["wasAssociatedWith"].values())
+    assert document["agent"][agent]["prov:label"] == "n0"
+    assert document["activity"][f"run:drop-{app}"]["prov:startTime"].startswith("1970-01-01T00:15:00")
 
 
 def test_a_crate_has_the_provenance_of_every_drop(command: Command, examples: Path, tmp_path: Path) -> None:
