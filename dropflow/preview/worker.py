@@ -49,6 +49,7 @@ def main(descriptor: int, memory: int, seconds: int) -> None:
         Processor time of one request.
     """
     _end_with_manager()
+    os.set_blocking(sys.stderr.fileno(), False)  # nothing reads the warnings of decoders while they work
     restrict(memory)
     decoder = msgspec.msgpack.Decoder(PreviewRequest)
     with socket.socket(fileno=descriptor) as link:

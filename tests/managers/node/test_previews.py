@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Self
 
@@ -141,6 +142,24 @@ def test_the_process_has_no_secrets_and_few_rights(tmp_path: Path, monkeypatch: 
     assert not proc.exists()
     with pytest.raises(WorldError, match="being closed"):
         fresh.preview("s", _TEXT, FIRST_LOOK)
+
+
+def test_a_process_that_prints_much_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Warnings of decoders are lost when the pipe for them is full; they do not stop the process."""
+    program = """import os, msgspec
+encode = msgspec.msgpack.encode
+def loud(answer):
+    try:
+        os.write(2, bytes(100_000))
+    except BlockingIOError:
+        pass
+    return encode(answer)
+msgspec.msgpack.encode = loud
+"""
+    (tmp_path / "sitecustomize.py").write_text(program)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with closing(ContentPreviews(PreviewLimits(seconds=5.0))) as loud:
+        assert [loud.preview("s", _TEXT, FIRST_LOOK).text for _ in range(2)] == ["text"] * 2
 
 
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGKILL])
