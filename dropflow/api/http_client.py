@@ -85,7 +85,7 @@ class HttpTransport:
     Raises
     ------
     UsageError
-        The URL cannot be used.
+        The URL or the token cannot be used.
     """
 
     def __init__(
@@ -101,6 +101,10 @@ class HttpTransport:
         parts = http_parts(url)
         if parts is None or parts.query or parts.username:
             raise UsageError("not a manager URL", where=url, hint="give http://HOST:PORT")
+        if token is not None and not (token.isascii() and token.isprintable()):
+            raise UsageError(
+                "the token has a line break, or a character that is not ASCII", where=url, hint="copy it again"
+            )
         self.url = url.rstrip("/")
         self._host = parts.hostname or ""
         self._port = parts.port or DEFAULT_PORTS[parts.scheme]

@@ -479,3 +479,10 @@ def test_a_name_that_no_host_can_have_is_refused(host: str) -> None:
         Client(f"http://{host}:8000")
 
     assert host in caught.value.where
+
+
+@pytest.mark.parametrize("token", ["a\u20ac", "token\n", "to\rken"])
+def test_a_token_that_no_header_can_have_is_refused(token: str) -> None:
+    """It was copied with something else; it is no error of dropflow itself."""
+    with pytest.raises(UsageError, match="the token has a line break"):
+        Client("http://localhost:8002", token=token)
