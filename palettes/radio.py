@@ -113,7 +113,9 @@ def arithmetic(a: str, b: str, result: str, operation: str) -> None:
 
     combine = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}[operation]
     with fits.open(a) as first, fits.open(b) as second:
-        fits.writeto(result, combine(first[0].data, second[0].data), first[0].header)
+        # Integers of 8 or 16 bits, with or without a sign, do not hold all sums and differences.
+        pixels = [data.astype("f8") if data.dtype.kind in "iu" else data for data in (first[0].data, second[0].data)]
+        fits.writeto(result, combine(*pixels), first[0].header)
 
 
 def mosaic(images: str | list[str], whole: str) -> None:
@@ -135,7 +137,7 @@ def mosaic(images: str | list[str], whole: str) -> None:
     count = np.zeros(total.shape)
     for pixel, corner, shape in zip(pixels, corners - first, shapes, strict=True):
         place = (..., slice(corner[0], corner[0] + shape[0]), slice(corner[1], corner[1] + shape[1]))
-        total[place] += np.nan_to_num(pixel)
+        total[place] += np.where(np.isfinite(pixel), pixel, 0.0)
         count[place] += np.isfinite(pixel)
     header = headers[0].copy()
     header["CRPIX1"] += int(corners[0][1] - first[1])
@@ -150,7 +152,8 @@ def moments(cube: str, moment: str, order: int) -> None:
     from astropy.io import fits
 
     with fits.open(cube) as opened:
-        header, data = opened[0].header.copy(), np.nan_to_num(np.asarray(opened[0].data, np.float64))
+        header, data = opened[0].header.copy(), np.asarray(opened[0].data, np.float64)
+    data = np.where(np.isfinite(data), data, 0.0)
     axis = data.ndim - 3
     step = header["CDELT3"]
     at = header["CRVAL3"] + step * (np.arange(data.shape[axis]) + 1 - header["CRPIX3"])

@@ -47,6 +47,30 @@ def test_two_images_are_combined(operation: str, expected: list[float], tmp_path
     assert fits.getheader(tmp_path / "c.fits")["OBJECT"] == "first"
 
 
+@pytest.mark.parametrize("kind", ["u1", "u2", "i2"])
+def test_images_of_integers_do_not_wrap(kind: str, tmp_path: Path) -> None:
+    """The frames of a camera are such: a dark one may be brighter, and sums may be larger than the type."""
+    paths = [str(tmp_path / f"{name}.fits") for name in "abcd"]
+    most = np.iinfo(kind).max
+    for path, value in zip(paths, (1, most), strict=False):
+        fits.writeto(path, np.array([[value]], kind))
+    arithmetic(paths[0], paths[1], paths[2], "-")
+    arithmetic(paths[1], paths[1], paths[3], "+")
+
+    assert (fits.getdata(paths[2]).tolist(), fits.getdata(paths[3]).tolist()) == ([[1.0 - most]], [[2.0 * most]])
+
+
+def test_infinite_pixels_are_blank(tmp_path: Path) -> None:
+    """They count as pixels without data, in a mosaic and in a moment."""
+    first, second = _image(tmp_path / "a.fits", [[np.inf, 2.0]]), _image(tmp_path / "b.fits", [[4.0, -np.inf]])
+    mosaic([first, second], str(tmp_path / "whole.fits"))
+    cube = _image(tmp_path / "cube.fits", [[[np.inf]], [[3.0]]], CRPIX3=1.0, CRVAL3=10.0, CDELT3=2.0)
+    moments(cube, str(tmp_path / "moment.fits"), 0)
+
+    assert fits.getdata(tmp_path / "whole.fits").tolist() == [[4.0, 2.0]]
+    assert fits.getdata(tmp_path / "moment.fits").tolist() == [[[6.0]]]
+
+
 def test_a_mosaic_has_each_image_at_its_place(tmp_path: Path) -> None:
     """Pixels of several images are their mean, those of none are blank, and the sky stays where it was."""
     first = _image(tmp_path / "a.fits", [[1.0, 2.0], [3.0, np.nan]])
