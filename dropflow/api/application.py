@@ -6,6 +6,7 @@ table. Answers have one envelope, ``{"ok": true, ...}``, and errors one form, ``
 """
 
 import gc
+import json
 import logging
 import secrets
 import threading
@@ -146,11 +147,9 @@ def _encoded(body: dict[str, object]) -> bytes:
     try:
         return msgspec.json.encode(body)
     except UnicodeEncodeError:
-        # Half of a surrogate pair, from the name of a file.
-        text = str(msgspec.to_builtins(body["error"])).encode(errors="replace").decode()
-        return msgspec.json.encode(
-            {"ok": False, "error": {"code": DropflowError.code, "kind": "DropflowError", "text": text}}
-        )
+        # Half of a surrogate pair, from the name of a file: json keeps it, so that it can be replaced.
+        text = json.dumps(msgspec.to_builtins(body), ensure_ascii=False)
+        return text.encode(errors="replace")
 
 
 class _Router(bottle.Router):  # type: ignore[misc] # bottle has no types

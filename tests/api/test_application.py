@@ -289,12 +289,13 @@ def test_a_bug_is_answered_without_a_traceback(caplog: pytest.LogCaptureFixture)
 
 
 def test_a_lone_surrogate_in_an_error_is_answered() -> None:
-    """An error with a file name that is not UTF-8 is answered."""
-    with serve([_fail(ConflictError("file \udcff is there"))]) as server:
+    """An error with a file name that is not UTF-8 keeps its code, and a question mark is in its text."""
+    with serve([_fail(ConflictError("file \udcff is there", where="/\udcff"))]) as server:
         reply = ask(server.url, "GET", "/fail")
 
     assert reply.status == 409
-    assert "file" in reply.json["error"]["text"]
+    error = reply.json["error"]
+    assert (error["code"], error["text"], error["where"]) == (ConflictError.code, "file ? is there", "/?")
 
 
 @pytest.mark.parametrize("name", ["href", "src", "action", "formaction", "data-api", "data-picture", "data-preview"])
