@@ -27,7 +27,10 @@ from managers.machine_calls import Answered, Ask, Unanswered
 from managers.recovery.records import StoppedPart
 
 _MOST = 8
-"""Most questions to one child that are under way at a time; others wait, so that one child cannot take all threads."""
+"""Most questions to one child that are under way at a time, and as many that may take minutes.
+
+More of them wait, so that one child cannot take all threads.
+"""
 
 Value = TypeVar("Value")
 STEPS = (Manager.prepare, Manager.start, Manager.undo)
@@ -52,6 +55,11 @@ class Question:
     def is_step(self) -> bool:
         """Whether it is a step of a deployment."""
         return self.call.func in STEPS
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the answer may take minutes: a child may have to pull images before it is prepared."""
+        return self.call.func is Manager.prepare
 
 
 @dataclass(frozen=True)
@@ -176,7 +184,7 @@ class _Waiting:
 
 @dataclass(eq=False)
 class _Child:
-    """The questions to one child that are under way, and those that wait."""
+    """The questions to one child that are under way, and those that wait: those that may take minutes, or others."""
 
     under_way: int = 0
     queue: deque[tuple[_Gathering, Question]] = field(default_factory=deque)
@@ -210,9 +218,10 @@ class Routines:
         self._why_lost = why_lost
         self._next_id = next_id
         self._actions: list[RoutineAction] = []
-        self._asked: dict[int, tuple[_Gathering, str]] = {}
+        self._asked: dict[int, tuple[_Gathering, Question]] = {}
         self._plans: dict[int, _Running] = {}
-        self._children: dict[str, _Child] = {}
+        self._children: dict[tuple[str, bool], _Child] = {}
+        """By URL, and whether the questions may take minutes."""
         self._gatherings: list[_Gathering] = []
         self._waiting: list[_Waiting] = []
 
@@ -222,7 +231,7 @@ class Routines:
 
     def remove_child(self, url: str) -> None:
         """Discard the questions that wait for a removed child, except questions that start or undo sessions there."""
-        child = self._children.get(url)
+        child = self._children.get((url, False))
         if child is None:
             return
         waiting = list(child.queue)
@@ -242,13 +251,13 @@ class Routines:
         pending = self._asked.pop(event.id, None)
         if pending is None:
             return False
-        gathering, url = pending
-        self._send_next(url)
+        gathering, question = pending
+        self._send((question.url, question.is_long))
         if gathering not in self._gatherings:
             if not is_error:
                 self._actions.append(Discard(outcome.value))
             return True
-        self._note(gathering, url, outcome)
+        self._note(gathering, question.url, outcome)
         return True
 
     def _note(self, gathering: _Gathering, url: str, outcome: Outcome) -> None:
@@ -316,29 +325,28 @@ class Routines:
             gathering.signs = {question.url: self._signs(question.url) for question in wait.questions}
             self._gatherings.append(gathering)
             for question in wait.questions:
-                child = self._children.setdefault(question.url, _Child())
+                key = (question.url, question.is_long)
+                child = self._children.setdefault(key, _Child())
                 child.queue.append((gathering, question))
                 if child.under_way < _MOST:
                     child.under_way += 1
-                    self._send(child, question.url)
+                    self._send(key)
 
-    def _send(self, child: _Child, url: str) -> None:
+    def _send(self, key: tuple[str, bool]) -> None:
         """Ask the next question that is still awaited."""
+        child = self._children[key]
         while child.queue:
             gathering, question = child.queue.popleft()
             if gathering in self._gatherings:
                 number = self._next_id()
-                self._asked[number] = gathering, url
+                self._asked[number] = gathering, question
                 left = max(gathering.wait.seconds, gathering.wait.longest) - (self._time.now - gathering.began)
                 deadline = self._time.raw + left
-                self._actions.append(ask(number, url, question.call, deadline))
+                self._actions.append(ask(number, question.url, question.call, deadline))
                 return
         child.under_way -= 1
         if not child.under_way:
-            del self._children[url]
-
-    def _send_next(self, url: str) -> None:
-        self._send(self._children[url], url)
+            del self._children[key]
 
     def _judge(self, gathering: _Gathering) -> None:
         """Wait longer for children that are slow and alive, or end the wait."""

@@ -13,6 +13,7 @@ from dropflow.api.drop_records import DropQuery
 from dropflow.api.node_records import ManagerInfo
 from dropflow.api.requests import SubmitQuery
 from dropflow.errors import (
+    GoneError,
     LinkError,
     WorldError,
 )
@@ -223,6 +224,27 @@ def test_nodes_that_prepare_a_session_for_long_are_alive(world: World) -> None:
 
         assert states == {"alive"}
         assert submitted.result(60).session == "s"
+
+
+def test_a_node_that_prepares_many_sessions_answers_other_requests(world: World) -> None:
+    """Images are pulled for minutes; meanwhile the sessions of the node are listed, and can be cancelled."""
+    node = world.hanging("n1")
+    island = world.composite("n1", deploy_seconds=600.0)
+    node.hang("prepare")
+    with ThreadPoolExecutor(8) as pool:
+        names = [f"s{number}" for number in range(8)]
+        submitted = [pool.submit(island.submit, parts(1), SubmitQuery(session=name)) for name in names]
+        until(lambda: node.calls.count("prepare") == len(names))
+        node.calls.clear()
+        cancelled = island.cancel("s0", "", 0.0)
+        called = "cancel" in node.calls
+        node.release()
+
+        assert called
+        assert cancelled.status == "CANCELLED"
+        assert [future.result(60).session for future in submitted[1:]] == names[1:]
+        with pytest.raises(GoneError, match="cancelled"):
+            submitted[0].result(60)
 
 
 def test_a_slow_node_that_is_alive_is_waited_for(world: World) -> None:
