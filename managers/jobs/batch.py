@@ -36,8 +36,6 @@ _CALL_SECONDS = 60.0
 """Seconds after which a command of the batch system is stopped, and counts as failed."""
 _SECRETS = ("DROPFLOW_TOKEN", "DROPFLOW_URL")
 """Variables of the user that a batch system would otherwise keep, and show to its administrators."""
-_NUMBER = re.compile(r"[0-9]+(\[\])?(\.\S+)?(;.*)?")
-"""What is printed of a job: its number, the server of PBS after a dot, the cluster of Slurm after a semicolon."""
 _PLAIN_PATH = re.compile(r"[^\s%'\"`$\\]+")
 _SLURM_OVER = (
     *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED"),
@@ -152,6 +150,8 @@ class BatchSystem(NamedTuple):
         Returns them for a request, a facility and the path of the output.
     spread : callable
         Returns the command that runs a command once on each host, given the number of hosts and that command.
+    number : str
+        Regular expression for the line with the number of a job, which is its first group, in the answer of `submit`.
     submit, states, cancel, requeue : tuple of str
         The commands that submit a script, list the jobs of the user, and cancel or start again the job whose number
         follows. ``{user}`` is the name of the user. An empty `requeue`: it does not start jobs again.
@@ -173,6 +173,7 @@ class BatchSystem(NamedTuple):
     marker: str
     directives: Callable[[JobRequest, Facility, Path], list[str]]
     spread: Callable[[int, Sequence[str]], list[str]]
+    number: str
     submit: tuple[str, ...]
     states: tuple[str, ...]
     cancel: tuple[str, ...]
@@ -199,11 +200,11 @@ class BatchSystem(NamedTuple):
         """
         answer = _call([*self.submit, *arguments, str(script)], what="the job was refused", refusal=JobRefusedError)
         # A site's wrapper of the command may greet before and after it.
-        numbers = [line for line in map(str.strip, answer.splitlines()) if _NUMBER.fullmatch(line)]
+        numbers = [found[1] for line in answer.splitlines() if (found := re.fullmatch(self.number, line.strip()))]
         if not numbers:
             text = f"{self.submit[0]} printed no number of the job, but {answer.strip()[-200:]!r}"
             raise BatchSystemError(text, hint="look whether it is queued")
-        return numbers[-1].partition(";")[0]
+        return numbers[-1]
 
     def states_of_jobs(self, jobs: Iterable[str]) -> dict[str, JobState]:
         """Return the states of those of `jobs` that the batch system still knows.
@@ -453,6 +454,7 @@ SYSTEMS = {
         marker="#SBATCH",
         directives=_slurm_directives,
         spread=_slurm_spread,
+        number=r"(\d+)(?:;.*)?",  # the name of the cluster
         submit=("sbatch", "--parsable"),
         states=("squeue", "--noheader", "--me", "--states=all", "--format=%A|%T|%r"),
         cancel=("scancel",),
@@ -468,6 +470,7 @@ SYSTEMS = {
         marker="#PBS",
         directives=_pbs_directives,
         spread=lambda _, member: ["pbsdsh", "-u", *member],
+        number=r"(\d+(?:\[\])?(?:\.[A-Za-z]\S*)?)",  # of an array, with the name of the server
         submit=("qsub",),
         states=("qstat", "-u", "{user}"),
         cancel=("qdel",),
@@ -481,6 +484,7 @@ SYSTEMS = {
         marker="#$",
         directives=_sge_directives,
         spread=_sge_spread,
+        number=r"(\d+)(?:\.\d+-\d+:\d+)?",  # the tasks of an array
         submit=("qsub", "-terse", "-w", "e"),
         states=("qstat",),
         cancel=("qdel",),
@@ -495,6 +499,7 @@ SYSTEMS = {
         marker="# ",
         directives=lambda *_: [],
         spread=lambda _, member: [*member[:-2], "hosts", member[-1]],
+        number=r"(\d+)",
         submit=("sh", "-c", 'setsid sh "$0" >>"${0%/*}/output" 2>&1 </dev/null & echo $!'),
         states=("ps", "-e", "-o", "pid=,args="),
         cancel=("kill",),

@@ -32,10 +32,11 @@ def test_jobs_of_pbs_are_known_although_their_ids_are_cut(tmp_path: Path, monkey
     assert {job: state.word for job, state in states.items()} == {jobs[0]: "RUNNING", jobs[1]: "PENDING"}
 
 
-def _print_by_sbatch(text: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sbatch = path / "sbatch"
-    sbatch.write_text(f"#!/bin/sh\necho '{text}'\n")
-    sbatch.chmod(0o755)
+def _print_by_submit(text: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("sbatch", "qsub"):
+        command = path / name
+        command.write_text(f"#!/bin/sh\necho '{text}'\n")
+        command.chmod(0o755)
     monkeypatch.setenv("PATH", f"{path}:/usr/bin:/bin")
 
 
@@ -44,23 +45,30 @@ def test_a_batch_system_that_tells_no_number_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     """A job without a number could be neither watched nor cancelled."""
-    _print_by_sbatch(text, tmp_path, monkeypatch)
+    _print_by_submit(text, tmp_path, monkeypatch)
 
     with pytest.raises(BatchSystemError, match="sbatch printed no number of the job"):
         SYSTEMS["slurm"].submit_job(tmp_path / "job.sh", ())
 
 
 @pytest.mark.parametrize(
-    ("printed", "number"),
-    [("17", "17"), ("17;gpu", "17"), ("17.server-1", "17.server-1"), ("17[].server", "17[].server")],
+    ("system", "printed", "number"),
+    [
+        ("slurm", "17", "17"),
+        ("slurm", "17;gpu", "17"),
+        ("pbs", "17.server-1", "17.server-1"),
+        ("pbs", "17[].server", "17[].server"),
+        ("sge", "17", "17"),
+        ("sge", "17.1-10:1", "17"),
+    ],
 )
 def test_the_number_of_a_job_is_found_between_greetings(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: str, number: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str, printed: str, number: str
 ) -> None:
-    """Wrappers of sites print lines before and after it."""
-    _print_by_sbatch(f"Welcome to cluster X\n\n  {printed}\nHave a nice day", tmp_path, monkeypatch)
+    """Wrappers of sites print lines before and after it, also a version, which is no number of a job."""
+    _print_by_submit(f"Welcome to cluster X\n\n  {printed}\nHave a nice day\n23.11.4", tmp_path, monkeypatch)
 
-    assert SYSTEMS["slurm"].submit_job(tmp_path / "job.sh", ()) == number
+    assert SYSTEMS[system].submit_job(tmp_path / "job.sh", ()) == number
 
 
 @pytest.mark.parametrize(
