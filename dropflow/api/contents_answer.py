@@ -120,7 +120,7 @@ class ContentError(msgspec.Struct, frozen=True, array_like=True, tag=4):
 class _PieceHeader(msgspec.Struct, frozen=True, array_like=True, tag=1):
     """The number of bytes that follow."""
 
-    size: int
+    size: Annotated[int, Meta(ge=0)]
 
 
 ContentRecord = ContentBegin | ContentPiece | ContentEnd | ContentUnchanged | ContentError
@@ -197,7 +197,7 @@ class RecordReader:
     def _decoded(self, message: memoryview) -> _Message:
         try:
             record: _Message = self._decoder.decode(message)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise ProtocolError(f"the contents cannot be read: {error}") from error
         return record
 

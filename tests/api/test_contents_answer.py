@@ -60,7 +60,16 @@ def test_records_come_as_they_were_sent(records: list[ContentRecord], size: int)
 
 
 @pytest.mark.parametrize(
-    "data", [b"\x01", b"\xff\xff\xff\xff", b"\x01\x00\x00\x00\xc1", b"\x05\x00\x00\x00abc", bytes(8)]
+    "data",
+    [
+        b"\x01",
+        b"\xff\xff\xff\xff",
+        b"\x01\x00\x00\x00\xc1",
+        b"\x05\x00\x00\x00abc",
+        bytes(8),
+        b"\x03\x00\x00\x00\x92\x01\xe0" + b"a piece of -32 bytes, which would not end",
+        b"\x05\x00\x00\x00\x93\x04\x00\xa1\xff",
+    ],
 )
 def test_other_bytes_are_refused(data: bytes) -> None:
     """Bytes that are not a record, or are cut off, are an error."""
