@@ -2,9 +2,12 @@
 
 import logging
 import os
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
@@ -12,9 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from dropflow.api.client import Client
+from dropflow.api.drop_records import ResultInfo
 from dropflow.api.patience import PatientClient
 from dropflow.api.requests import SubmitQuery
 from dropflow.api.session_records import FailureInfo, SessionDetail
+from dropflow.apps.encodings import canonical
+from dropflow.apps.formats import FORMATS
 from dropflow.builder.handles import Data
 from dropflow.errors import AppError, DropflowError, NotFoundError, UsageError
 from dropflow.execution.content_location import Handle
@@ -259,7 +265,7 @@ class SubmittedGraph:
         Raises
         ------
         AppError, NotFoundError, UsageError
-            As `GraphRun.value`.
+            As `GraphRun.value`. Also a `UsageError` if it is a directory, or a path: it is on another host.
         LinkError
             The manager does not answer.
         """
@@ -268,16 +274,29 @@ class SubmittedGraph:
         values = []
         for row in rows:
             if row in there:
-                body = b"".join(self.client.data(self.session, there[row].oid).chunks)
                 template = self.graph.templates[self.graph.template[row]]
-                handle = Handle(kind="bytes", body=body, size=len(body))
-                content = DropContent(there[row].oid, data.name, handle, bool(template.collects))
-                values.append(content.value(data.node.encoding))
+                values.append(self._value(data, there[row], is_joint=bool(template.collects)))
         if rows and not values:
             detail = self.detail()
             failures: Sequence[FailureInfo] = detail.failures
             raise _missing(data, detail.status, [(failure.name, failure.text, failure.hint) for failure in failures])
         return values if is_list else values[0]
+
+    def _value(self, data: Data, result: ResultInfo, *, is_joint: bool) -> Any:
+        encoding = canonical(data.node.encoding)
+        if result.is_directory or encoding == "path":
+            raise UsageError(
+                f"{data.name!r} is a {'directory' if result.is_directory else 'file'} on node {result.node}",
+                hint=f"download it with 'dropflow fetch {shlex.quote(self.session)}', and open it here",
+            )
+        body = b"".join(self.client.data(self.session, result.oid).chunks)
+        handle = Handle(kind="bytes", body=body, size=len(body))
+        with TemporaryDirectory(prefix="dropflow-") as folder:
+            if encoding in FORMATS:  # their libraries read files
+                path = Path(folder, Path(result.path).name)
+                path.write_bytes(body)
+                handle = Handle(kind="file", location=str(path), size=len(body))
+            return DropContent(result.oid, data.name, handle, is_joint).value(encoding)
 
     def __repr__(self) -> str:
         return f"<SubmittedGraph {self.session!r} at {self.client.url}>"

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import dropflow
-from dropflow import Data, Graph, GraphRun, app
+from dropflow import Data, Graph, GraphRun, SubmittedGraph, app
+from dropflow.api.drop_records import ResultInfo
 from dropflow.errors import AppError, NotFoundError, UsageError
 
 Run = Callable[..., GraphRun]
@@ -910,3 +912,27 @@ def test_the_value_of_a_name_is_refused(run: Run) -> None:
 
     with pytest.raises(UsageError, match="'Double' is not data of the graph"):
         run(graph).value("Double")  # type: ignore[arg-type]
+
+
+def test_files_of_a_session_are_read_in_their_format() -> None:
+    """Tables, as those of a run on this machine; of a directory, or of a path, the error tells how to get it."""
+    pytest.importorskip("pandas")
+    with Graph("there") as graph:
+        table = spectrum(3).save("table.csv")
+        plain = graph.call(_any, spectrum(2)).save("plain.dat", encoding="path")
+    physical = graph.translate().graph
+    rows = {template.key: row for row, template in enumerate(physical.templates)}
+    results = [
+        ResultInfo(drop=rows[data.node.id], oid=data.name, name=data.name, node="n", path=f"results/{path}", size=9)
+        for data, path in ((table, "table.csv"), (plain, "plain.dat"))
+    ]
+    client: Any = SimpleNamespace(
+        results=lambda _: SimpleNamespace(results=results),
+        data=lambda *_: SimpleNamespace(chunks=[b"a,b\n", b"1,2\n"]),
+    )
+    session = SubmittedGraph(client, "s", physical)
+
+    assert session.value(table).to_dict("list") == {"a": [1], "b": [2]}
+    with pytest.raises(UsageError, match="is a file on node n") as caught:
+        session.value(plain)
+    assert "dropflow fetch s" in caught.value.hint
