@@ -55,7 +55,12 @@ class StdinFeeder:
         os.set_blocking(pipe.fileno(), False)
         self._woken, self._wake = os.pipe()
         self._thread = threading.Thread(target=self._run, name="feeder", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError:  # no more threads
+            os.close(self._wake)
+            os.close(self._woken)
+            raise
 
     def end(self) -> None:
         """Stop after the process has ended, and close the source."""
@@ -207,8 +212,8 @@ class Command:
         sinks = self._sinks(process)
         # Not pidfd_open(), which kernels before 5.3 (RHEL 8) do not have.
         waiter = threading.Thread(target=self._await, args=(process.pid,), daemon=True)
-        waiter.start()
         with self._fed(process):
+            waiter.start()
             try:
                 deadline = self._watch(process.pid, dict(sinks))
                 self._await_group(process.pid, sinks, deadline)

@@ -383,6 +383,30 @@ def test_a_command_that_cannot_start_closes_its_source(tmp_path: Path, growing: 
     assert growing.source.closed
 
 
+def test_a_feeder_without_a_thread_leaves_nothing_open(
+    tmp_path: Path, growing: Growing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command is stopped, and no thread of it is left that writes to a descriptor that may be of another one."""
+    start, started = threading.Thread.start, []
+
+    def refuse(self: threading.Thread) -> None:
+        if self.name == "feeder":
+            raise RuntimeError("can't start new thread")
+        started.append(self)
+        start(self)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        run("cat", tmp_path, source=growing.source)
+    assert (growing.source.closed, started) == (True, [])
+    read, write = os.pipe()
+    with os.fdopen(read, "rb"), os.fdopen(write, "wb") as pipe:
+        before = psutil.Process().num_fds()
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            StdinFeeder(io.BytesIO(), pipe)
+        assert psutil.Process().num_fds() == before
+
+
 def test_a_feeder_ends_while_its_pipe_is_full(growing: Growing) -> None:
     """It stops at once, although no process reads from the pipe."""
     growing.write(bytes(1 << 20))
