@@ -12,6 +12,7 @@ Names with dots are kept whole. YAML is written in its JSON-compatible subset, s
 
 import io
 import json
+import math
 import pickle
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -113,7 +114,7 @@ def _json(settings: Mapping[str, Argument]) -> bytes:
 def _yaml(settings: Mapping[str, Argument]) -> bytes:
     lines = []
     for name, record in _records(settings).items():
-        lines.append(f"{json.dumps(name)}:\n")
+        lines.append(f"{json.dumps(name, ensure_ascii=False)}:\n")
         lines += [f"  {key}: {json.dumps(value, ensure_ascii=False)}\n" for key, value in record.items()]
     return "".join(lines).encode() or b"{}\n"
 
@@ -123,14 +124,24 @@ def _toml(settings: Mapping[str, Argument]) -> bytes:
     for name, record in _records(settings).items():
         # TOML has no null: missing values are left out.
         lines = [f"{key} = {_toml_value(value)}\n" for key, value in record.items() if value is not None]
-        blocks.append(f"[{json.dumps(name)}]\n{''.join(lines)}")
+        blocks.append(f"[{_toml_value(name)}]\n{''.join(lines)}")
     return "\n".join(blocks).encode()
 
 
 def _toml_value(value: Any) -> str:
-    # Scalars and lists of them are the same in JSON; an object becomes its JSON text. DEL is legal in JSON only.
-    spelled = json.dumps(value if isinstance(value, str | bool | int | float | list) else json.dumps(value))
-    return spelled.replace("\x7f", "\\u007f")
+    """Return a value as TOML has it: scalars and lists of them; a value with an object or null is its JSON text."""
+    if not _is_toml(value):
+        value = json.dumps(value)
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml_value, value))}]"
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    # Escapes of halves of characters, and DEL, are legal in JSON only.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _is_toml(value: Any) -> bool:
+    return all(map(_is_toml, value)) if isinstance(value, list) else isinstance(value, str | bool | int | float)
 
 
 def _ini(settings: Mapping[str, Argument]) -> bytes:

@@ -409,6 +409,26 @@ def test_parameter_sets_in_yanda_form(node: Node, slot: Slots) -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("\U0001d6fc \x7f", "\U0001d6fc \x7f"),
+        ([1, [2.5, "x"], True], [1, [2.5, "x"], True]),
+        ([float("inf"), -1e300], [float("inf"), -1e300]),
+        ([{"a": 1}], '[{"a": 1}]'),
+        ([1, None], "[1, null]"),
+        ({"a": [1]}, '{"a": [1]}'),
+    ],
+)
+def test_every_value_is_legal_toml(node: Node, slot: Slots, value: Any, shown: object) -> None:
+    """Also of characters beyond 16 bits, in the name, too; what TOML has not is in the form of JSON, as text."""
+    name = "gain\U0001d6fc"
+    template = node(**{name: Argument(name=name, value=value, type="Json"), "mode": "toml"})
+    body = read(ParameterSetStore(template).initial(slot()))
+
+    assert tomllib.loads(body.decode())[name]["value"] == shown
+
+
+@pytest.mark.parametrize(
     ("mode", "load"),
     [("json", json.loads), ("toml", lambda body: tomllib.loads(body.decode())), ("pickle", pickle.loads)],
 )
