@@ -49,6 +49,11 @@ from managers.messages import (
     encode,
 )
 
+_LONGEST_PAUSE = 30.0
+"""Most seconds between two attempts to reach a peer that has not answered for long."""
+_PAUSE_SHARE = 100
+"""Ratio of the time without an answer to the pause between two attempts, up to the longest pause."""
+
 
 class OutboundState(Enum):
     """State of a link; see the drawing above."""
@@ -106,6 +111,8 @@ class Outbound:
         self._confirmed = -math.inf
         """Monotonic time of the last message of the remote incarnation."""
         self._reconnect_delay = settings.reconnect_delay
+        self._sought = 0.0
+        """Monotonic time since when the peer is to be reached."""
 
     @property
     def is_settled(self) -> bool:
@@ -126,10 +133,10 @@ class Outbound:
             return self.peer_introduced(incarnation, address, now)
         actions = self._set_incarnation(incarnation, now) if incarnation >= max(self.remote_incarnation, 1) else []
         is_open = self.state in (OutboundState.CONNECTING, OutboundState.UP)
+        self._seek(now)
         if (is_open or self.state is OutboundState.WAITING) and address == self.address:
             return actions
         self.address = address
-        self._reconnect_delay = self._settings.reconnect_delay
         close: list[OutboundAction] = [CloseConnection(self.peer)] if is_open else []
         return [*actions, *close, *self._connect(now)]
 
@@ -186,16 +193,19 @@ class Outbound:
             return []
         is_new = self.state is OutboundState.UP or why != self.problem
         if self.state is OutboundState.UP:
-            self._confirmed = self._last_received
+            self._confirmed = self._sought = self._last_received
         self.state, self.problem = OutboundState.WAITING, why
         self._reconnect_at = now + self._reconnect_delay
-        self._reconnect_delay = min(2 * self._reconnect_delay, self._settings.reconnect_delay_limit)
+        # Jobs of a batch system leave peers that never come again.
+        pause = min((now - self._sought) / _PAUSE_SHARE, _LONGEST_PAUSE)
+        self._reconnect_delay = min(2 * self._reconnect_delay, max(self._settings.reconnect_delay_limit, pause))
         change = LinkChange(peer=self.peer, event=LinkEvent.DOWN, incarnation=self.remote_incarnation, text=why)
         return [CloseConnection(self.peer), NotifyChange(change)] if is_new else [CloseConnection(self.peer)]
 
     def peer_introduced(self, incarnation: int, address: str, now: float) -> list[OutboundAction]:
         """Handle a new process of the peer, at its new address."""
         is_refused = self.state is OutboundState.REFUSED
+        self._seek(now)
         if incarnation == self.remote_incarnation or is_refused or self._is_earlier(incarnation, now):
             return []
         is_restart = self.remote_incarnation > 0
@@ -207,8 +217,12 @@ class Outbound:
         self._stream = next(self._streams)
         is_open = self.state is not OutboundState.WAITING
         close: list[OutboundAction] = [CloseConnection(self.peer)] if is_open else []
-        self._reconnect_delay = self._settings.reconnect_delay
         return [*actions, *close, *self._connect(now)]
+
+    def _seek(self, now: float) -> None:
+        """Try to reach the peer soon and often, since it has shown itself or is needed."""
+        self._sought, self._reconnect_delay = now, self._settings.reconnect_delay
+        self._reconnect_at = min(self._reconnect_at, now + self._reconnect_delay)
 
     def _is_earlier(self, incarnation: int, now: float) -> bool:
         """Whether this is an earlier process of the peer, and the later one has sent a message lately."""

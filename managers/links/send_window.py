@@ -107,7 +107,8 @@ class LinkSettings(msgspec.Struct, frozen=True, kw_only=True):
     receive_timeout : float
         A link that received nothing for this long is closed and opened again.
     reconnect_delay, reconnect_delay_limit : float
-        Delay before a broken link is opened again, and the longest delay; it doubles in between.
+        Delay before a broken link is opened again, and the longest delay; it doubles in between. After a long time
+        without the peer, it is longer: see `managers.links.outbound`.
     earlier_after : float
         An earlier process of a peer is refused until the later one has been silent for this long. Otherwise one wrong
         incarnation would lock a peer out until this process ends.

@@ -294,6 +294,28 @@ def test_a_link_accepts_the_earlier_process_when_the_later_one_is_silent() -> No
     assert [action.change.incarnation for action in actions if isinstance(action, NotifyChange)] == [REAL, REAL]
 
 
+@pytest.mark.parametrize("is_needed", [False, True])
+def test_a_peer_that_is_away_for_a_day_is_sought_rarely(*, is_needed: bool) -> None:
+    """At most twice a minute after an hour, and soon again when it is needed, or has shown itself."""
+    link = Outbound(LinkIdentity("n2", 1, "tcp://h:2"), "n1", LinkSettings(), itertools.count(1))
+    link.connect("tcp://h:1", 0.0, REAL)
+    link.receive(HandshakeReply(PROTOCOL, "n1", REAL), (), 0.0)
+    link.connection_lost("the connection was closed", 0.0)
+    tries = []
+    while (now := link.deadline()) < 86_400.0:
+        tries.append(now)
+        link.tick(now)
+        link.connection_lost("no process answers there", now)
+    if is_needed:
+        link.connect("tcp://h:1", 86_400.0, REAL)
+    else:
+        link.peer_introduced(REAL, "", 86_400.0)
+
+    assert sum(now < 60.0 for now in tries) > 50
+    assert sum(now > 3600.0 for now in tries) < 2 * 60 * 24
+    assert link.deadline() < 86_401.0
+
+
 def test_an_open_link_does_not_go_back_to_an_earlier_process() -> None:
     """A hello of an earlier process does not close the link to the one that answers, also after a long time."""
     link = Outbound(LinkIdentity("n2", 1, "tcp://h:2"), "n1", SETTINGS, itertools.count(1))

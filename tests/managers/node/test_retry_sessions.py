@@ -25,6 +25,7 @@ from managers.node.manager import NodeManager
 from managers.recovery.records import StoppedPart
 from managers.recovery.resume import plan_resumption
 from tests.cli.graph_documents import document, link, node
+from tests.managers.node.conftest import settle
 
 
 def _node(directory: Path) -> NodeManager:
@@ -122,6 +123,33 @@ def test_failed_drops_are_tried_again_while_the_session_runs(tmp_path: Path) -> 
         assert b"".join(node.data("s", "g_b_0").chunks) == b"2"
         with pytest.raises(ConflictError, match="session 's' is over"):
             node.retry("s", RetryRequest(if_running=True))
+    finally:
+        node.close()
+
+
+def test_a_session_whose_end_cannot_be_recorded_stays_as_it_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its result was reported before; a later process derives the record from the journal."""
+
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(hosted_session, "_end_of", fail)
+    (tmp_path / "needed").touch()
+    node = _node(tmp_path)
+    try:
+        node.submit(_graph(tmp_path / "marks", tmp_path / "needed"), SubmitQuery(session="s"))
+        _ended(node)
+        settle(node)
+        assert node.session("s").status == "FINISHED"
+        assert not (tmp_path / "sessions" / "s" / "end.msgpack").exists()
+    finally:
+        node.close()
+    monkeypatch.undo()
+    node = _node(tmp_path)
+    try:
+        assert node.session("s").status == "FINISHED"
     finally:
         node.close()
 
