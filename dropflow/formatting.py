@@ -3,11 +3,13 @@
 `dropflow/web/static/formatting.js` formats counts, durations and rates in the browser; a test compares the two.
 """
 
+import codecs
 import datetime as dt
+import io
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -152,6 +154,15 @@ def printable(text: str) -> str:
     Otherwise the text of a log could move the cursor, overwrite what was printed, or send commands to the terminal.
     """
     return with_plain_lines(text).translate(_CONTROLS)
+
+
+def printable_chunks(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Return foreign text that comes in chunks for a terminal, as `printable` does; a chunk may end anywhere."""
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    lines = io.IncrementalNewlineDecoder(decoder, translate=True)
+    for chunk in chunks:
+        yield printable(lines.decode(chunk)).encode()
+    yield printable(lines.decode(b"", final=True)).encode()
 
 
 def _printable(letter: str) -> str:

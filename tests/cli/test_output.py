@@ -22,7 +22,7 @@ from dropflow.cli.run import RunReply
 from dropflow.cli.sessions.session_end import session_failure_lines
 from dropflow.cli.sessions.session_replies import SessionReply
 from dropflow.execution.statistics import FailureReport
-from dropflow.formatting import printable
+from dropflow.formatting import printable, printable_chunks
 from dropflow.graph.drop_counts import DropCounts
 from tests.cli.answers import Command
 
@@ -224,6 +224,17 @@ def test_no_control_character_reaches_the_terminal(text: str) -> None:
 
     assert all(letter in "\t\n" or category(letter) != "Cc" for letter in shown)
     assert shown == text or any(category(letter) in ("Cc", "Cf") for letter in text)
+
+
+@pytest.mark.parametrize("text", ["a\r\nb\rc", "x\xe9", "1%\r2%\r"])
+def test_a_log_is_printed_alike_wherever_its_chunks_end(text: str) -> None:
+    """Between the two characters of a line end, in a character, or where it has only half of one at its end."""
+    data = text.encode()
+
+    for at in range(len(data)):
+        assert b"".join(printable_chunks([data[:at], data[at:]])).decode() == printable(text)
+        cut = printable(data[:at].decode(errors="replace"))
+        assert b"".join(printable_chunks([data[:at]])).decode() == cut
 
 
 def test_control_characters_of_users_are_printed_as_escapes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,5 @@
 """``dropflow log``: what the drops of a run or session wrote to their logs, or a manager to its own."""
 
-import codecs
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -19,7 +18,7 @@ from dropflow.cli.output import CommandOutput, OutputKind
 from dropflow.cli.run_or_session import is_run_directory, refuse_without_run
 from dropflow.errors import UsageError
 from dropflow.files import GRAPH_FILE, SessionLock, refuse_other_directory
-from dropflow.formatting import printable
+from dropflow.formatting import printable, printable_chunks
 from dropflow.submission.options import ConnectionOptions
 
 if TYPE_CHECKING:
@@ -267,19 +266,13 @@ def _log_of_drop(output: CommandOutput, log: _RunLog | _SessionLog, drop: str) -
     chunks = log.chunks(drop)
     if output.kind is OutputKind.TABLE:
         # To a file or another program, the log goes as it is.
-        shown = _printable_chunks(chunks) if sys.stdout.isatty() else chunks
+        shown = printable_chunks(chunks) if sys.stdout.isatty() else chunks
         for chunk in shown:  # a log may be larger than memory
             sys.stdout.buffer.write(chunk)
         sys.stdout.buffer.flush()
     else:
         output.answer(LogReply(session=log.whose["session"], drop=drop, log=b"".join(chunks).decode(errors="replace")))
     return Exit.FINISHED
-
-
-def _printable_chunks(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
-    for chunk in chunks:
-        yield printable(decode(chunk)).encode()
 
 
 class _Printer:
