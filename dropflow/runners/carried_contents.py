@@ -397,7 +397,11 @@ class ContentRelay:
                 kept.pieces.append(self.put(data))
                 kept.size += len(data)
 
-            pack(path, put)
+            try:
+                pack(path, put)
+            except BaseException:
+                self._remove(kept.pieces)
+                raise
         with self._lock:
             kept.used_by.add(number)
             self._kept[identity] = kept

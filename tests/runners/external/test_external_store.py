@@ -167,6 +167,37 @@ def test_a_store_that_fails_in_the_middle_is_why_attempts_are_given_up(
 
 
 @pytest.mark.slow
+def test_pieces_of_a_content_that_was_not_sent_whole_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store has the pieces of the next try only when an attempt runs."""
+    monkeypatch.setattr("dropflow.runners.carried_contents.PIECE_BYTES", 1 << 20)
+    source = tmp_path / "big.dat"
+    source.write_bytes(os.urandom(2 << 20))
+    engine = Elsewhere(tmp_path / "workers", workers=1)
+    write, written, left = blobs_module.write_blob, [], []
+
+    def write_and_fail_once(url: str, *data: bytes) -> Any:
+        if threading.current_thread().name.startswith("content-out"):
+            written.append(url)
+            if len(written) == 2:
+                raise StorageError("it is full", where=url)
+        return write(url, *data)
+
+    def probed(self: ContentStore) -> None:
+        """Leave the first blob to the content."""
+
+    monkeypatch.setattr(ContentStore, "probe", probed)
+    monkeypatch.setattr(blobs_module, "write_blob", write_and_fail_once)
+    engine.on_run = lambda _worker: left.append(written[0] in [f"memory:/{name}" for name in blobs()])
+    session = run_elsewhere(copies(source, 1), tmp_path / "run", engine, ContentStore("memory://bucket"))
+
+    assert session.result().infrastructure_faults == 1
+    assert left
+    assert not any(left)
+
+
+@pytest.mark.slow
 def test_a_store_that_does_not_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever time limit its own client has. The error has the URL."""
     over = threading.Event()
