@@ -433,6 +433,8 @@ class HostedSession:
                 _log.error("session %s cannot go on here: %s", self.name, outcome)
             else:
                 _log.error("session %s stopped: this is a bug of dropflow", self.name, exc_info=outcome)
+            if self.state.is_terminal:
+                return  # its end is known, and only the record of it could not be made
             result, text = self._execution_failed(outcome)
         self.ranks.leave()
         _close(self._repository, "could not remove what was not committed")
