@@ -154,7 +154,7 @@ class _Call:
     def __init__(self, app: DynlibApp, context: Context) -> None:
         self._app = app
         self._context = context
-        self._path = _located(app.library)
+        self._path = located(app.library)
         try:
             self._library, self._python = ctypes.CDLL(self._path), ctypes.PyDLL(self._path)
         except OSError as error:
@@ -319,7 +319,7 @@ def refuse_library(library: str, where: str = "") -> None:
     MissingDependencyError
         There is no file of this path, or no library of this name where the loader looks.
     """
-    if not _located(library):
+    if not located(library):
         raise MissingDependencyError(
             f"the shared library {library} does not exist",
             where=where,
@@ -328,7 +328,7 @@ def refuse_library(library: str, where: str = "") -> None:
         )
 
 
-def _located(library: str) -> str:
+def located(library: str) -> str:
     """Return the path or name by which the loader finds a library; empty if it does not."""
     if "/" in library:
         return library if Path(library).is_file() else ""

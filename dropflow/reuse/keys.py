@@ -6,6 +6,7 @@ without reading anything but files from outside. The key from contents is made w
 S. Peyton Jones, "Build systems à la carte", Proc. ACM Program. Lang. 2 (ICFP), 2018.
 """
 
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -179,6 +180,8 @@ def _image_fields(template: Template) -> list[str]:
 
 def _fields(template: Template, *, without: Collection[str]) -> list[KeyPart]:
     ignored = {fold(word) for word in _words(find(template.arguments, "reuse_ignore"))}
+    is_library = builtin_name(template).startswith("Dynlib")
+    library = find(template.arguments, "libpath", ("lib",) if is_library else ())
     parts = []
     for argument in template.arguments:
         name = fold(argument.name)
@@ -190,7 +193,7 @@ def _fields(template: Template, *, without: Collection[str]) -> list[KeyPart]:
             parts.append(KeyPart("parameter", argument.name, _text(argument.value), type=_type(argument)))
         if argument.is_port:
             parts.append(KeyPart("port", argument.name, f"{argument.usage} {argument.encoding}"))
-        if argument.name == "libpath" and argument.value:
+        if argument is library and argument.value:
             parts.append(KeyPart("library", argument.name, _library(str(argument.value))))
     return parts
 
@@ -213,9 +216,15 @@ def _type(argument: Argument) -> str:
     return f"{argument.type} as text" if isinstance(argument.value, str) else argument.type
 
 
-def _library(path: str) -> str:
+def _library(given: str) -> str:
+    """Return the digest of a shared library, which is found as its application finds it, or its name in the system."""
+    from dropflow.apps.dynlib import located  # noqa: PLC0415 - most graphs have no such application
+
+    path = located(os.path.expandvars(given.strip()))
+    if "/" not in path:
+        return path or "not found"
     try:
-        return digest_of(Handle(kind="file", location=str(Path(path).expanduser().absolute()))) or ""
+        return digest_of(Handle(kind="file", location=str(Path(path).absolute()))) or ""
     except DropflowError:
         return "not found"
 

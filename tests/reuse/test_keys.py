@@ -7,7 +7,9 @@ import pytest
 
 import dropflow
 from dropflow import Graph
+from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Argument
 from dropflow.reuse.attempt import attempt_key, differences
 from dropflow.reuse.code import CodeReader
 from dropflow.reuse.keys import deep_keys, node_keys
@@ -57,3 +59,33 @@ def test_the_type_of_a_value_in_memory_counts(types: tuple[str, str], tmp_path: 
         nodes = [value, function("Show", "def Show(input):\n    return repr(input)\n"), data("out")]
         keys.append(_deep_keys(dropflow.translate(draw(tmp_path / "g.graph", nodes, "value > Show > out")).graph))
     assert not {*map(tuple, keys[0])} & {*map(tuple, keys[1])}
+
+
+@pytest.mark.parametrize(
+    ("field", "given"), [("libpath", "{}/libmade.so"), ("lib", "$FOLDER/libmade.so"), ("libpath", "libmade.so")]
+)
+def test_a_shared_library_counts_where_its_application_finds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: str, given: str
+) -> None:
+    """By a path, a variable, or a name in the folders of the loader: when it is built again, the application runs."""
+    monkeypatch.setenv("FOLDER", str(tmp_path))
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    library = Argument(name=field, value=given.format(tmp_path), type="String")
+    builder = GraphBuilder("library").app("call", component="dlg.apps.dynlib.DynlibApp", arguments=(library,))
+    graph = builder.data("made").connect("call", "made").build()
+    keys = set()
+    for content in ("before", "after"):
+        (tmp_path / "libmade.so").write_text(content)
+        keys.add(next(key.parts for key in node_keys(graph, CodeReader()) if key.parts))
+
+    assert len(keys) == 2
+
+
+def test_a_library_below_no_home_is_not_found() -> None:
+    """It is no error of the forecast: the application tells it."""
+    library = Argument(name="libpath", value="~no-such-user/libmade.so", type="String")
+    builder = GraphBuilder("library").app("call", component="dlg.apps.dynlib.DynlibApp", arguments=(library,))
+    graph = builder.data("made").connect("call", "made").build()
+
+    parts = next(key.parts for key in node_keys(graph, CodeReader()) if key.parts)
+    assert [part.value for part in parts if part.kind == "library"] == ["not found"]
