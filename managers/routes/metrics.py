@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -28,7 +28,7 @@ _LOADS = (
     ("dropflow_node_memory_bytes", "Main memory of a node.", "memory", 1.0),
     ("dropflow_node_memory_free_bytes", "Main memory of a node that is available.", "memory_free", 1.0),
     ("dropflow_node_disk_bytes", "File system of a node's sessions.", "disk", 1.0),
-    ("dropflow_node_received_bytes", "Contents that a node fetched from other nodes since its start.", "received", 1.0),
+    ("dropflow_node_received_bytes_total", "Contents that a node fetched from other nodes.", "received", 1.0),
     ("dropflow_node_disk_free_bytes", "Free space of the file system of a node's sessions.", "disk_free", 1.0),
 )
 
@@ -116,7 +116,8 @@ class _Manager(Collector):
             hosts.add_metric([host], float(cores))
         yield hosts
         for name, text, field, scale in _LOADS:
-            family = GaugeMetricFamily(name, text, labels=["node"])
+            kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+            family = kind(name, text, labels=["node"])
             for node in nodes:
                 family.add_metric([node.name], getattr(node.load, field) * scale)
             yield family

@@ -447,6 +447,15 @@ def _samples(manager: FakeManager) -> dict[tuple[str, str], float]:
     }
 
 
+def test_what_only_grows_is_a_counter() -> None:
+    """Its name has the ending that Prometheus demands. What can fall is a gauge, also drops that ran again."""
+    with serve(metrics_routes(manager_with_sessions(nodes=("n1",)))) as server:
+        text = ask(server.url, "GET", "/metrics").body.decode()
+
+    counters = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE") and line.endswith("counter")}
+    assert counters == {"dropflow_node_received_bytes_total"}
+
+
 def test_sessions_drops_and_nodes_are_counted() -> None:
     """They are counted by status and state. States without members are 0, so that the series are always the same."""
     samples = _samples(manager_with_sessions(nodes=("n1", "n2")))
