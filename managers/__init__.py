@@ -10,6 +10,7 @@ requests, and `simulation` runs whole clusters on virtual time.
                    decode the graph
 `planning`         Which nodes run the parts of a graph, under which name and epoch
 `membership`       Membership: which processes are present, silent or lost
+`uptime`           The time in which this process ran, without its pauses: a pure state machine
 `machine_calls`    Calls of a manager: the requests that its state machine gets and makes, and their answers
 `owner_thread`     The thread that owns the state of a manager
 `keys`             The cluster key, and how the keys of users are made from it and revoked

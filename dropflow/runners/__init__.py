@@ -7,13 +7,16 @@ killed and are logged there in the same way as on this host. The packages of eng
 The names of this package are public: authors of runners import them from here. A module is imported when one of its
 names is first used.
 
-==================  ===================================================================================================
+==================  ====================================================================================================
 `make_runner`       The runner of a session: threads for applications that wait; worker processes, threads or an engine
                     for all others; a limit of the processors that its attempts use
+`limited_runner`    Limits how many processors the attempts of a session use at a time
 `executor`          The executor: runs one attempt from its task to its result, in the calling process and thread
+`attempt_limits`    Limits and usage of attempts, as far as they can be enforced and measured in the process of the
+                    attempt
+`borrowed_inputs`   Inputs that an attempt reads in the directories of other nodes, which may remove them while it runs
 `log_router`        Routing of printed and logged text to the logs of drops (`dropflow.execution.drop_log`)
-`in_process`        Attempts run in this process: in the session's own thread, the cheapest way, or in a pool of
-                    threads
+`in_process`        Attempts run in this process: in the session's own thread, the cheapest way, or in a pool of threads
 `worker_pool`       Worker processes that several sessions share: started once, fed in batches, replaced when they die
 `dispatcher`        Decides which worker of a pool gets which attempts, and which runner gets their results
 `backlog`           The attempts of a worker process with their expected costs, and how many more it can get
@@ -35,7 +38,7 @@ names is first used.
                     bucket (fsspec)
 `runner_choice`     The name of a runner, as people write it: ``processes``, ``dask=tcp://host:8786``,
                     ``package.module:function``
-==================  ===================================================================================================
+==================  ====================================================================================================
 """
 
 from typing import TYPE_CHECKING

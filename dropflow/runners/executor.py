@@ -5,16 +5,13 @@ removed.
 """
 
 import os
-import resource
 import signal
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
@@ -27,20 +24,22 @@ from dropflow.apps.template_cache import TemplateCache
 from dropflow.clock import Clock, SystemClock
 from dropflow.data.store import Slot
 from dropflow.data.workspace import Workspace
-from dropflow.errors import AppError, DropflowError, InputLostError, Interrupted, OutOfMemoryError
+from dropflow.errors import AppError, DropflowError, Interrupted, OutOfMemoryError
 from dropflow.execution.content_location import Handle
 from dropflow.execution.drop_log import DropLog
 from dropflow.execution.executor_spec import ExecutorSpec
-from dropflow.execution.tasks import AttemptResult, Input, StreamOpened, Task, Usage
+from dropflow.execution.tasks import AttemptResult, StreamOpened, Task, Usage
 from dropflow.execution.walltime import ends_too_late, latest_starts, postponed
 from dropflow.failure import Failure, sendable, trace_of
 from dropflow.formatting import format_size
 from dropflow.graph.components import time_limit, timed_out
 from dropflow.graph.templates import Kind
 from dropflow.host.descendants import end_descendants
+from dropflow.runners.attempt_limits import LATE_GRACE_SECONDS, Deadline, UsageMeter
+from dropflow.runners.borrowed_inputs import BorrowedInputs
 from dropflow.runners.capacity import judge_memory
 from dropflow.runners.log_router import LogRouter
-from dropflow.stopping import GRACE_SECONDS, WAKE_SIGNAL, raise_in
+from dropflow.stopping import GRACE_SECONDS, WAKE_SIGNAL
 
 if TYPE_CHECKING:
     from dropflow.reuse.attempt import AttemptReuse
@@ -56,21 +55,6 @@ _HINTS: dict[type[BaseException], str] = {
     ConnectionError: "the other side did not answer: try again, or check that it is running",
     TimeoutError: "the other side did not answer in time: try again, or allow more time",
 }
-LATE_GRACE_SECONDS = 2.0
-"""Seconds that an attempt over its limit may take to clean up."""
-_STOP_SECONDS = LATE_GRACE_SECONDS + 0.5
-_INTERRUPT_SECONDS = 1.0
-"""Seconds between two interrupts of an attempt that is over its limit."""
-_SHORT_SECONDS = 0.001
-"""Seconds of an attempt below which its duration counts as its processor time."""
-_RESET = Path("/proc/self/clear_refs")
-_RESET_PEAK = b"5"
-_GROWTH_BYTES = 16 << 20
-"""Bytes by which the peak of memory must grow to be reset for the next attempts."""
-_KINDS = ("file", "directory", "shm")
-_OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-_MOST_OPEN = 256
-"""Most inputs of one attempt that are held open. For further ones, a new file with an old inode is not noticed."""
 RunApp = Callable[[App, AttemptContext], None]
 """Runs an application with its context."""
 _TAIL_CHARACTERS = 2000
@@ -148,215 +132,6 @@ def _hint(error: BaseException) -> str:
     if isinstance(error, ImportError):
         return f"another version of '{error.name}' may be needed" if error.name else ""
     return next((hint for kind, hint in _HINTS.items() if isinstance(error, kind)), "")
-
-
-# Time limits of attempts, as far as they can be enforced in the process of the attempt.
-#
-# After the limit, waits and commands of the attempt are stopped, and its Python code is interrupted by an exception;
-# code that catches that is interrupted once more. Code that runs outside of Python cannot be interrupted: then the
-# attempt is given up, and the pool kills its worker process.
-
-
-class Deadline:
-    """Context manager around an attempt that runs in this thread.
-
-    Parameters
-    ----------
-    seconds : float
-        The limit in seconds.
-    stop : callable
-        Stops waits and commands of the attempt.
-    give_up : callable
-        Called from another thread if the attempt does not end.
-    """
-
-    def __init__(self, seconds: float, stop: Callable[[], None], give_up: Callable[[], None]) -> None:
-        self._seconds = seconds
-        self._stop = stop
-        self._give_up = give_up
-        self._lock = threading.Lock()
-        self._over = threading.Event()
-        self._thread = 0
-        self.expired = False
-        """Whether the limit has passed and the attempt was asked to stop."""
-
-    def __enter__(self) -> Self:
-        self._thread = threading.get_ident()
-        threading.Thread(target=self._watch, name="deadline", daemon=True).start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        self.end()
-
-    def end(self) -> None:
-        """Note that the attempt has ended. Idempotent; to be called again if the exception was raised in here.
-
-        An exception that is pending is raised in here, and none is set later. It is not withdrawn by setting None:
-        CPython 3.11 and 3.12 would then look for a pending one at every later call in every thread. In 3.11, a thread
-        that is traced, such as by a debugger, would never return from that.
-        """
-        with self._lock:
-            self._over.set()
-
-    def _watch(self) -> None:
-        if self._over.wait(self._seconds):
-            return
-        self.expired = True
-        self._stop()
-        if self._over.wait(_STOP_SECONDS):
-            return
-        with self._lock:
-            if self._over.is_set():
-                return
-            raise_in(self._thread, Interrupted)
-        if not self._over.wait(_INTERRUPT_SECONDS):
-            self._give_up()
-
-
-# The usage of an attempt: processor time and memory.
-
-
-class UsageMeter:
-    """Measures the attempts of one process or thread, one after another.
-
-    The system is asked only after attempts of a millisecond or more, since each call takes microseconds. Shorter
-    attempts count as if they had computed all the time.
-
-    Parameters
-    ----------
-    owns_process : bool
-        Whether attempts have the process to themselves. Then its child processes count too, and its memory is theirs.
-    """
-
-    def __init__(self, *, owns_process: bool) -> None:
-        self._owns_process = owns_process
-        self._measured = self._processor_seconds()
-        self._short = 0.0
-        """Seconds of the short attempts since the last measurement."""
-        self._peak = self._least = _peak() if owns_process else 0
-
-    def end(self, seconds: float) -> tuple[float, int]:
-        """Return the processor time and memory of the attempt that ends.
-
-        Parameters
-        ----------
-        seconds : float
-            Seconds that it ran.
-
-        Returns
-        -------
-        processor : float
-            Seconds of processor time.
-        memory : int
-            Largest resident memory of the process meanwhile, in bytes; 0 if other attempts use it too.
-        """
-        if seconds < _SHORT_SECONDS:
-            self._short += seconds
-            return seconds, self._peak
-        total = self._processor_seconds()
-        processor, self._measured, self._short = total - self._measured - self._short, total, 0.0
-        if not self._owns_process:
-            return min(max(processor, 0.0), seconds), 0
-        peak = _peak()
-        if peak > self._least + _GROWTH_BYTES:
-            # Resets the peak, so that it does not count for the next attempts. Without /proc, it does.
-            with suppress(OSError):
-                _RESET.write_bytes(_RESET_PEAK)
-            self._least = _peak()
-        self._peak = self._least
-        return max(processor, 0.0), peak
-
-    def _processor_seconds(self) -> float:
-        if not self._owns_process:
-            return time.thread_time()
-        own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
-        return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
-
-
-def _peak() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-# Inputs that an attempt reads in the directories of other nodes, which those nodes may remove while it runs.
-#
-# A node that is started again, or without which the session went on, removes its session directory: first it renames
-# the directory, then it removes the files in it. So if the path of an input is the same file or directory at the end of
-# an attempt as at its beginning, the input was whole meanwhile.
-
-
-class BorrowedInputs:
-    """The inputs of one attempt that are in directories of its session on other nodes.
-
-    They are held open, so that no new file gets the inode of a removed one.
-
-    Parameters
-    ----------
-    inputs : iterable of Input
-        All inputs of the attempt, which is about to begin.
-    workspace : Workspace
-        The directories of the session here.
-
-    Raises
-    ------
-    InputLostError
-        An input does not exist.
-    """
-
-    __slots__ = ("_found", "_open")
-
-    def __init__(self, inputs: Iterable[Input], workspace: Workspace) -> None:
-        self._found: dict[str, tuple[str, os.stat_result]] = {}
-        self._open: list[int] = []
-        for source in inputs:
-            handle = source.handle
-            if handle is not None and handle.kind in _KINDS and workspace.is_on_other_node(handle.location):
-                self._add(source.oid, handle.location)
-
-    def refuse_lost(self) -> None:
-        """Raise unless all inputs still exist.
-
-        Raises
-        ------
-        InputLostError
-            An input was removed, or another file is in its place.
-        """
-        for path, (oid, before) in self._found.items():
-            # Opened, because a network file system may answer `stat` from its cache.
-            try:
-                descriptor = os.open(path, _OPEN)
-            except OSError as error:
-                raise _lost(oid, path) from error
-            try:
-                is_same = os.path.samestat(os.fstat(descriptor), before)
-            except OSError:
-                is_same = False
-            finally:
-                os.close(descriptor)
-            if not is_same:
-                raise _lost(oid, path)
-
-    def close(self) -> None:
-        """Close them. Idempotent."""
-        while self._open:
-            os.close(self._open.pop())
-
-    def _add(self, oid: str, path: str) -> None:
-        try:
-            descriptor = os.open(path, _OPEN)
-        except OSError as error:
-            self.close()
-            raise _lost(oid, path) from error
-        self._open.append(descriptor)
-        self._found[path] = oid, os.fstat(descriptor)
-        if len(self._open) > _MOST_OPEN:
-            os.close(self._open.pop())
-
-
-def _lost(oid: str, path: str) -> InputLostError:
-    return InputLostError(
-        f"the content of input {oid} was removed at {path} on another node before the attempt ended",
-        hint="that node was started again or left the session: the attempt is repeated when the content is there again",
-    )
 
 
 def build_executor(spec: ExecutorSpec) -> "LocalExecutor":

@@ -36,7 +36,7 @@ The scripts in ``static/``, first those of the page of a graph:
 ``graph_camera.js``   Which part of the drawing is on the canvas, and how large
 ``graph_model.js``    The graph that the view shows: boxes, cells and edges from the server, the states of drops, and
                       which are shown apart
-``graph_columns.js``  Columns of numbers from the server: the same as dropflow/graph/drawing.py
+``graph_columns.js``  Columns of numbers from the server: the same as dropflow/graph/drawing/packing.py
 ``graph_states.js``   The states of the drops of a session, from its event stream
 ``scrub.js``          A slider over the time of a session: the server says how the session was at the chosen moment,
                       one request at a time

@@ -19,7 +19,8 @@ from dropflow.api.routes import Request, Response, Route
 from dropflow.errors import HttpError, NotFoundError
 from dropflow.formatting import plural
 from dropflow.graph import order
-from dropflow.graph.drawing import Grouping, draw, pack_drawing, pack_edges, pack_selection
+from dropflow.graph.drawing.draw import Grouping, draw
+from dropflow.graph.drawing.packing import pack_drawing, pack_edges, pack_selection
 from dropflow.graph.logical_drawing import draw_logical
 from dropflow.graph.physical import IntColumn, PhysicalGraph
 from dropflow.graph.text_ids import oid, oids, row_of

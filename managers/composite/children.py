@@ -18,7 +18,8 @@ import msgspec
 from dropflow.api.addresses import http_parts
 from dropflow.api.node_records import Child, ManagerInfo, ManagerStatus, NodeInfo, Role
 from dropflow.errors import NotFoundError, UsageError
-from managers.membership import Join, Leave, Membership, MemberState, Received, Tick, Uptime
+from managers.membership import Join, Leave, Membership, MemberState, Received, Tick
+from managers.uptime import Uptime
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")

@@ -16,8 +16,8 @@ from typing import Protocol
 from dropflow.clock import Clock
 from dropflow.errors import GoneError, LinkError, StorageError
 from dropflow.failure import Failure
+from managers.links.link_settings import LinkSettings
 from managers.links.packing import Buffer, Frames, view
-from managers.links.send_window import LinkSettings
 from managers.messages import Chunk, ContentGone, Fetch, FetchFailed, encode
 
 _SOURCES = 256

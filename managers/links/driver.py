@@ -30,8 +30,9 @@ from managers.links.actions import (
     ServeFetch,
 )
 from managers.links.link_manager import LinkManager
+from managers.links.link_settings import LinkSettings
 from managers.links.packing import Frames, OutgoingMessage
-from managers.links.send_window import LinkSettings, SendWindow
+from managers.links.send_window import SendWindow
 from managers.links.zmq_transport import ZmqTransport
 from managers.messages import Fetch
 

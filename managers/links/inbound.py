@@ -20,8 +20,8 @@ from managers.links.actions import (
     SendReply,
     ServeFetch,
 )
+from managers.links.link_settings import LinkSettings
 from managers.links.packing import Buffer, Reassembler, check_frames, view
-from managers.links.send_window import LinkSettings
 from managers.messages import (
     PROTOCOL,
     Ack,

@@ -18,9 +18,9 @@ from managers.links.actions import (
     SendPacket,
 )
 from managers.links.inbound import Inbound
+from managers.links.link_settings import LinkSettings
 from managers.links.outbound import LinkIdentity, Outbound, OutboundState
 from managers.links.packing import Buffer, OutgoingMessage
-from managers.links.send_window import LinkSettings
 from managers.links.transfer import Transfer, TransferTable
 from managers.messages import decode_packet, encode
 

@@ -18,10 +18,11 @@ from managers.links.actions import LinkChange, LinkStatistics, PassChunk, Receiv
 from managers.links.content_server import ContentOpener, ContentServer
 from managers.links.driver import LinkDriver, LinkLoop
 from managers.links.link_manager import LinkManager
+from managers.links.link_settings import LinkSettings
 from managers.links.outbound import LinkIdentity
 from managers.links.packing import Frames, outgoing_message
 from managers.links.probes import refused_ports
-from managers.links.send_window import LinkSettings, SendWindow
+from managers.links.send_window import SendWindow
 from managers.links.transfer import ChunkReader, Sink, Transfer, TransferResult, WantedContent
 from managers.links.zmq_transport import ZmqTransport, check_address
 from managers.messages import Message

@@ -33,8 +33,8 @@ from managers.links.actions import (
     ReturnCredit,
     SendPacket,
 )
+from managers.links.link_settings import LinkSettings
 from managers.links.packing import Buffer, NumberedPacket, OutgoingMessage, Packer
-from managers.links.send_window import LinkSettings
 from managers.messages import (
     PROTOCOL,
     Ack,

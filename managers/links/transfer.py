@@ -13,8 +13,8 @@ import msgspec
 
 from dropflow.errors import DropflowError, GoneError, LinkError
 from managers.links.actions import FailTransfer, PassChunk
+from managers.links.link_settings import LinkSettings
 from managers.links.packing import Buffer, view
-from managers.links.send_window import LinkSettings
 from managers.messages import Chunk, ContentGone, Fetch, FetchFailed
 
 _QUICK, _SLOW = 0.05, 0.5

@@ -11,9 +11,10 @@ from managers.links.actions import LinkAction, LinkChange, LinkStatistics, PassC
 from managers.links.content_server import ContentOpener, RangeServer, SourceCache
 from managers.links.driver import LinkDriver, Receiver
 from managers.links.link_manager import LinkManager
+from managers.links.link_settings import LinkSettings
 from managers.links.outbound import LinkIdentity
 from managers.links.packing import Frames, outgoing_message
-from managers.links.send_window import LinkSettings, SendWindow
+from managers.links.send_window import SendWindow
 from managers.links.transfer import ChunkReader, Sink, Transfer, TransferResult, WantedContent
 from managers.messages import Fetch, Message
 from managers.node.fetch_pool import FetchJob, PendingFetch

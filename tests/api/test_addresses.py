@@ -12,7 +12,7 @@ from dropflow.errors import BadParameterError, UsageError
 from dropflow.web.known_servers import public_address, same_server, split_target
 from managers.composite.children import canonical
 from managers.discovery import _read
-from translator.web.translator_service import _address
+from translator.web.deployer import _address
 
 MALFORMED = ("http://[::1:8000", "http://host:80000", "http://host:port", "http://a..b:8000", f"http://{'x' * 70}.org")
 """Addresses that `urlsplit` refuses, or that no host can have."""

@@ -16,7 +16,7 @@ from dropflow.execution.ready_attempts import attempt_priority
 from dropflow.execution.tasks import AttemptResult, Usage
 from dropflow.graph.physical import Adjacency, PhysicalGraph
 from dropflow.graph.templates import Kind
-from dropflow.runners.executor import UsageMeter
+from dropflow.runners.attempt_limits import UsageMeter
 from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
 from dropflow.testing.drawing import draw, row

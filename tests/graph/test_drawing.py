@@ -14,18 +14,9 @@ from hypothesis import strategies as st
 
 from dropflow.graph.build import GraphBuilder, from_columns
 from dropflow.graph.daliuge_read import read_pg
-from dropflow.graph.drawing import (
-    Drawing,
-    Grouping,
-    boxes_by_construct,
-    boxes_by_place,
-    boxes_by_template,
-    draw,
-    narrowest,
-    pack_columns,
-    pack_drawing,
-    pack_edges,
-)
+from dropflow.graph.drawing.boxes import boxes_by_construct, boxes_by_place, boxes_by_template
+from dropflow.graph.drawing.draw import Drawing, Grouping, draw
+from dropflow.graph.drawing.packing import narrowest, pack_columns, pack_drawing, pack_edges
 from dropflow.graph.logical_drawing import LogicalDrawing, draw_logical, scale_for, separated
 from dropflow.graph.order import (
     critical,

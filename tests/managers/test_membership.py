@@ -8,7 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from managers.membership import Change, Join, Leave, Membership, MemberState, Probed, Received, Tick, Uptime
+from managers.membership import Change, Join, Leave, Membership, MemberState, Probed, Received, Tick
+from managers.uptime import Uptime
 
 SUSPECT, LOST = 3.0, 15.0
 

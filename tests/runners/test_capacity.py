@@ -30,7 +30,8 @@ from dropflow.runners.backlog import NO_ROOM, Backlog, ExpectedSeconds, Room
 from dropflow.runners.capacity import Capacity, judge_memory, unusual_needs
 from dropflow.runners.executor import failure_of
 from dropflow.runners.in_process import InlineRunner, ThreadRunner
-from dropflow.runners.make_runner import LimitedRunner, make_runner
+from dropflow.runners.limited_runner import LimitedRunner
+from dropflow.runners.make_runner import make_runner
 from dropflow.runners.runner_choice import RunnerChoice
 from dropflow.runners.worker_pool import ProcessRunner
 from dropflow.states import DropState, SessionState

@@ -45,8 +45,8 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 @pytest.fixture(autouse=True)
 def _short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dropflow.runners.executor._STOP_SECONDS", 0.1)
-    monkeypatch.setattr("dropflow.runners.executor._INTERRUPT_SECONDS", 0.1)
+    monkeypatch.setattr("dropflow.runners.attempt_limits._STOP_SECONDS", 0.1)
+    monkeypatch.setattr("dropflow.runners.attempt_limits._INTERRUPT_SECONDS", 0.1)
 
 
 def _compute(_: Context) -> None:
@@ -91,7 +91,7 @@ def test_an_attempt_ends_at_its_limit(
 
 _TRACED = """
 import sys
-from dropflow.runners.executor import Deadline
+from dropflow.runners.attempt_limits import Deadline
 from dropflow.errors import Interrupted
 
 try:

@@ -4,8 +4,10 @@ Requests without a credential may translate graphs, hence three rules. Graphs ar
 processes of their own, which are killed when they exceed a limit of time or memory. Results are stored on disk under
 random ids, and the oldest are deleted. Only configured managers are called, and only for requests with the token.
 
-=====================  ================================================================================================
+=====================  =================================================================================================
 `translator_service`   The translator service: queues sources for worker processes and keeps the results
+`translation_store`    Translations on disk, within limits of number and size
+`deployer`             Deploys translated graphs to managers that are configured
 `jobs`                 Worker processes of the translator: a bounded queue, a few processes at a time, each with a time
                        limit
 `translation_process`  The process that translates one source: reads, checks, unrolls, partitions, and writes a report
@@ -23,5 +25,5 @@ random ids, and the oldest are deleted. Only configured managers are called, and
 `log_routes`           The log of the translator itself
 `export`               The process that writes a graph as DALiuGE's JSON, or for other programs, to standard output, in
                        blocks of drops
-=====================  ================================================================================================
+=====================  =================================================================================================
 """

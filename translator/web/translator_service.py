@@ -1,41 +1,22 @@
-"""The translator service: queues sources for worker processes and keeps the results.
-
-Translations on disk: one folder each, under a random id, within limits of number and size.
-
-::
-
-    <root>/lock                  held by the one process that uses the folder
-    <root>/translations/<id>/    order.json, source, report.json, graph.dfg, log
-
-The store reads sizes and ages of the files, not their content. All methods may be called from any thread.
-"""
+"""The translator service: queues sources for worker processes and keeps the results."""
 
 import contextlib
-import fcntl
 import logging
-import os
-import secrets
-import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
-from urllib.parse import quote
+from typing import Any
 
 import msgspec
 
-from dropflow.api.addresses import http_parts
 from dropflow.api.client import Client
 from dropflow.api.error_body import from_body, to_body
 from dropflow.api.node_records import NodeInfo
-from dropflow.api.requests import SubmitQuery
 from dropflow.clock import Clock, SystemClock
-from dropflow.errors import ConflictError, GoneError, NotFoundError, StorageError, UsageError, WorldError
+from dropflow.errors import ConflictError, GoneError, NotFoundError, UsageError, WorldError
 from dropflow.failure import Problem
-from dropflow.files import private_directory
 from dropflow.graph import codec
 from dropflow.graph.notes import (
     LogicalNote,
@@ -46,11 +27,11 @@ from dropflow.graph.notes import (
     submission_options,
     without_past_walltime,
 )
-from dropflow.graph.physical import PhysicalGraph
 from dropflow.session_options import SubmitOptions
 from translator.options import DEFAULT_ALGORITHM, PartitionOptions
 from translator.parameters import value_text
 from translator.problem_codes import BAD_PARTITION
+from translator.web.deployer import Deployer
 from translator.web.export import ExportForm, ExportOrder
 from translator.web.jobs import TranslationQueue
 from translator.web.records import (
@@ -67,6 +48,7 @@ from translator.web.records import (
     partition_options,
 )
 from translator.web.translation_process import GRAPH, ORDER, REPORT, SOURCE
+from translator.web.translation_store import TranslationStore
 
 _log = logging.getLogger("dropflow.translator")
 _LONGEST_NAME = 200
@@ -74,247 +56,6 @@ _LONGEST_NAME = 200
 _USUAL = SubmitOptions()
 _UNREADABLE = (OSError, ValueError, RecursionError)
 """Errors of reading a record: msgspec raises UnicodeDecodeError, too."""
-
-
-class TranslationStore:
-    """The folder of a translator.
-
-    Parameters
-    ----------
-    root : Path
-        Created if it does not exist, readable by its owner only: graphs may be private.
-    kept, kept_bytes : int
-        Folders that are kept, and their size; the oldest finished ones are deleted.
-
-    Raises
-    ------
-    ConflictError
-        Another process uses the folder.
-    StorageError
-        It cannot be created or written.
-    """
-
-    def __init__(self, root: Path, *, kept: int, kept_bytes: int) -> None:
-        self._folder = root / "translations"
-        self._kept, self._kept_bytes = kept, kept_bytes
-        self._sizes: dict[str, int] = {}
-        # Guards the sizes, never the files: threads of the server add and remove, threads of the queue measure.
-        self._mutex = threading.Lock()
-        private_directory(root)
-        private_directory(self._folder)
-        try:
-            self._lock: IO[bytes] = (root / "lock").open("ab")
-        except OSError as error:
-            raise StorageError(f"the folder cannot be used: {error.strerror}", where=str(root)) from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self._lock.close()
-            hint = "stop the other translator, or name another folder"
-            raise ConflictError("another translator uses this folder", where=str(root), hint=hint) from error
-        folders = sorted(self._folder.iterdir(), key=lambda path: path.stat().st_mtime)
-        self._sizes = {path.name: _size(path) for path in folders}
-
-    def ids(self) -> tuple[str, ...]:
-        """Return the ids of all translations, the oldest first."""
-        with self._mutex:
-            return tuple(self._sizes)
-
-    def path(self, identity: str) -> Path:
-        """Return the folder of an id of this store."""
-        return self._folder / identity
-
-    def add(self, source: bytes | Path, order: bytes, *, busy: Iterable[str] = ()) -> str:
-        """Store a source and its order, and make room for them.
-
-        Parameters
-        ----------
-        source : bytes or Path
-            Contents, or a file, which is linked.
-        busy : iterable of str
-            Ids that must not be deleted.
-
-        Returns
-        -------
-        str
-            128 random bits, as text that is safe in paths and URLs.
-
-        Raises
-        ------
-        GoneError
-            The file has been removed.
-        StorageError
-            The disk is full, or not writable.
-        UsageError
-            The source is larger than `kept_bytes`.
-        """
-        try:
-            size = len(source) if isinstance(source, bytes) else source.stat().st_size
-        except OSError as error:
-            raise GoneError("the graph has been removed meanwhile", hint="translate it again") from error
-        if size > self._kept_bytes:
-            raise UsageError(f"the graph has {size:,} bytes, more than this translator keeps in all")
-        identity = secrets.token_hex(16)
-        # The folder of a source that is linked must not be deleted to make room for it.
-        self._make_room(size, frozenset([*busy, *([source.parent.name] if isinstance(source, Path) else [])]))
-        folder = self.path(identity)
-        try:
-            folder.mkdir(mode=0o700)
-            (folder / "order.json").write_bytes(order)
-            if isinstance(source, bytes):
-                (folder / "source").write_bytes(source)
-            else:
-                os.link(source, folder / "source")
-        except OSError as error:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise StorageError(f"the graph cannot be stored: {error.strerror}") from error
-        with self._mutex:
-            self._sizes[identity] = size
-        return identity
-
-    def measure(self, identity: str) -> None:
-        """Update the size of a folder."""
-        size = _size(self.path(identity))
-        with self._mutex:
-            if identity in self._sizes:
-                self._sizes[identity] = size
-
-    def remove(self, identity: str) -> None:
-        """Delete a folder. Idempotent. Open files stay readable until they are closed."""
-        with self._mutex:
-            self._sizes.pop(identity, None)
-        shutil.rmtree(self.path(identity), ignore_errors=True)
-
-    def trim(self, *, busy: Iterable[str] = ()) -> None:
-        """Delete the oldest folders until the limits hold."""
-        self._make_room(0, frozenset(busy), more=0)
-
-    def close(self) -> None:
-        """Unlock the folder. Idempotent."""
-        with contextlib.suppress(ValueError):
-            self._lock.close()
-
-    def _make_room(self, size: int, busy: frozenset[str], more: int = 1) -> None:
-        with self._mutex:
-            going = []
-            number, total = len(self._sizes) + more, sum(self._sizes.values()) + size
-            for identity, held in self._sizes.items():
-                if number <= self._kept and total <= self._kept_bytes:
-                    break
-                if identity not in busy:
-                    going.append(identity)
-                    number, total = number - 1, total - held
-        for identity in going:
-            self.remove(identity)
-
-
-def _size(folder: Path) -> int:
-    try:
-        return sum(entry.stat().st_size for entry in os.scandir(folder) if entry.is_file())
-    except OSError:
-        return 0
-
-
-# Deploys translated graphs to managers that are configured.
-#
-# The server calls the manager itself, with a signature of the cluster key. So the browser needs no credential of the
-# manager, and a request cannot make the server call another address.
-
-
-class Deployer:
-    """The managers that may be called.
-
-    Parameters
-    ----------
-    managers : sequence of str
-        Their addresses.
-    connect : callable
-        Makes a client for one of them.
-
-    Raises
-    ------
-    UsageError
-        An address is not a URL such as ``http://host:port``.
-    """
-
-    def __init__(self, managers: Sequence[str], connect: Callable[[str], Client]) -> None:
-        self.managers = tuple(dict.fromkeys(_address(manager) for manager in managers))
-        self._connect = connect
-
-    def known(self, manager: str) -> str:
-        """Return the configured address of a manager.
-
-        Raises
-        ------
-        UsageError
-            It is not configured.
-        """
-        wanted = manager.rstrip("/")
-        if wanted in self.managers:
-            return wanted
-        allowed = ", ".join(self.managers)
-        raise UsageError(
-            f"this translator does not deploy to {manager!r:.200}",
-            where="manager",
-            hint=f"choose one of {allowed}" if allowed else "start it with --to and the addresses of managers",
-        )
-
-    def alive(self, manager: str) -> tuple[str, ...]:
-        """Return the sorted names of the nodes at or below a manager that are alive. Raises as `nodes`."""
-        return tuple(sorted(node.name for node in self.nodes(manager)))
-
-    def nodes(self, manager: str) -> tuple[NodeInfo, ...]:
-        """Return the nodes at or below a manager that are alive, with their load now.
-
-        Raises
-        ------
-        UsageError
-            The manager is not configured.
-        WorldError
-            It cannot be reached, or no node is alive.
-        """
-        address = self.known(manager)
-        with closing(self._connect(address)) as client:
-            nodes = client.nodes()
-        alive = tuple(node for node in nodes if node.state == "alive")
-        if not alive:
-            hint = "start a node manager, or see the state of its nodes"
-            raise WorldError("no node manager is alive at this manager", where=address, hint=hint)
-        return alive
-
-    def graph(self, manager: str, session: str) -> PhysicalGraph:
-        """Return the graph of a session of a manager that is configured."""
-        with closing(self._connect(self.known(manager))) as client:
-            return client.graph(session)
-
-    def deploy(self, graph: Path, manager: str, request: DeployRequest) -> Deployed:
-        """Start a session with the graph in a ``.dfg`` file.
-
-        Its parts are placed on the nodes of the manager, even if the graph names others.
-
-        Raises
-        ------
-        DropflowError
-            As `dropflow.api.manager.Manager.submit`.
-        """
-        address = self.known(manager)
-        options = SubmitQuery.of(request, session=request.session, anew=True)
-        with closing(self._connect(address)) as client:
-            started = client.submit(codec.load(graph), options)
-        return Deployed(
-            session=started.session,
-            manager=address,
-            url=f"{address}/sessions/{quote(started.session, safe='')}",
-            nodes=started.nodes,
-        )
-
-
-def _address(manager: str) -> str:
-    parts = http_parts(manager)
-    # Addresses are in the Content-Security-Policy of every page, where these characters would end a rule.
-    if parts is None or parts.query or parts.fragment or any(sign in manager for sign in " ;,'\"<>\r\n"):
-        raise UsageError(f"{manager!r} is not a manager URL", hint="give http://HOST:PORT")
-    return manager.rstrip("/")
 
 
 class TranslatorService:

@@ -1,4 +1,4 @@
-// Columns of numbers from the server: the same as dropflow/graph/drawing.py.
+// Columns of numbers from the server: the same as dropflow/graph/drawing/packing.py.
 
 const KINDS = { u8: Uint8Array, u16: Uint16Array, u32: Uint32Array, f32: Float32Array };
 

@@ -10,7 +10,8 @@ import msgspec
 
 from dropflow.errors import LinkError, RestartedError
 from managers.deployment import Place
-from managers.membership import Change, Join, Leave, Membership, MemberState, Probed, Received, Tick, Uptime
+from managers.membership import Change, Join, Leave, Membership, MemberState, Probed, Received, Tick
+from managers.uptime import Uptime
 
 _READS = 8
 """Number of reads of the links in the time after which a peer is suspect."""

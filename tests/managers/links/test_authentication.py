@@ -17,8 +17,8 @@ from managers.links import (
 )
 from managers.links.actions import NotifyChange, SendReply
 from managers.links.inbound import Inbound
+from managers.links.link_settings import LinkSettings
 from managers.links.outbound import LinkIdentity, Outbound, OutboundState
-from managers.links.send_window import LinkSettings
 from managers.messages import PROTOCOL, Handshake, HandshakeReply, Reject, StopSession, decode_packet, encode
 from tests.managers.links.conftest import HASTY, Inbox, LinkFactory, until
 

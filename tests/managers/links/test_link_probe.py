@@ -12,8 +12,8 @@ from managers.keys import ClusterKey, create
 from managers.links import Links
 from managers.links import inbound as inbound_module
 from managers.links.inbound import ANY_PEER, Inbound
+from managers.links.link_settings import LinkSettings
 from managers.links.probes import LinkProbe, probe_links, refused_ports
-from managers.links.send_window import LinkSettings
 from managers.messages import PROTOCOL, Handshake, HandshakeReply, Reject, StopSession, decode_packet, encode
 from tests.processes import few_files
 
