@@ -121,6 +121,11 @@ def make_once(path: Path, make: Callable[[Path], object]) -> None:
         aside.unlink(missing_ok=True)
 
 
+def behind_link(path: Path) -> Path:
+    """Return the file that a symbolic link leads to, so that this is written and the link stays; others as they are."""
+    return path.resolve() if path.is_symlink() and path.is_file() else path
+
+
 @contextlib.contextmanager
 def replacing(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
     """Open a file that takes the place of `path` when the block ends without an exception; else `path` stays as it is.

@@ -134,6 +134,7 @@ class DraftGraph:
         role: Role = Role.NONE,
     ) -> DraftNode:
         """Add a node. If its name is taken, a number is added to it."""
+        refuse_other_text(name, self.name)
         unique, number = name, 1
         while unique in self._names:
             number += 1
@@ -238,6 +239,15 @@ class DraftGraph:
             del self.links[links:]
             self._names = names
             raise
+
+
+def refuse_other_text(text: str, graph: str) -> None:
+    """Raise if a text is no Unicode, as the names of files may be, so that it cannot be in the file of a graph."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        hint = "rename the file, or leave out the character"
+        raise UsageError(f"{text!a:.60} is no Unicode text", where=f"graph {graph}", hint=hint) from None
 
 
 def type_name(value: Any) -> str:

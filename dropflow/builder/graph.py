@@ -14,7 +14,16 @@ from dropflow.api.patience import PATIENCE, PatientClient
 from dropflow.apps.app_interface import App
 from dropflow.apps.parameters import COMMON_APP, ENVIRONMENT_PARAMETERS
 from dropflow.apps.registry import app_class
-from dropflow.builder.draft import COLLECTING, TRANSPARENT, DraftGraph, DraftLink, DraftNode, logical_graph, type_name
+from dropflow.builder.draft import (
+    COLLECTING,
+    TRANSPARENT,
+    DraftGraph,
+    DraftLink,
+    DraftNode,
+    logical_graph,
+    refuse_other_text,
+    type_name,
+)
 from dropflow.builder.functions import OPEN_GRAPHS, AppFunction, as_app, connect, connect_inputs, pickled_text
 from dropflow.builder.handles import (
     ANY,
@@ -35,6 +44,7 @@ from dropflow.builder.results import GraphRun, SubmittedGraph, connected, submit
 from dropflow.data.memory import MEMORY
 from dropflow.errors import BadGraphError, DropflowError, StorageError, UsageError
 from dropflow.failure import Problem
+from dropflow.files import behind_link, replacing
 from dropflow.graph.components import Component
 from dropflow.graph.notebook import problems_html
 from dropflow.graph.templates import Kind, Template
@@ -681,10 +691,16 @@ class Graph:
         if schema not in ("OJS", "V4"):
             raise UsageError(f"EAGLE has no schema {schema!r}", hint="use OJS or V4")
         family = Family.V4 if schema == "V4" else Family.OJS_ID
-        return dumped(logical_graph(self.drawing, self.description), family)
+        try:
+            return dumped(logical_graph(self.drawing, self.description), family)
+        except UnicodeEncodeError as error:
+            refuse_other_text(error.object, self.name)
+            raise
 
     def save(self, path: str | os.PathLike[str], *, schema: Literal["OJS", "V4"] = "OJS") -> Path:
         """Write the graph to a file, which EAGLE opens and every command of dropflow takes, and return its path.
+
+        If it cannot be written, a file that is there stays as it is.
 
         Raises
         ------
@@ -695,7 +711,8 @@ class Graph:
         """
         target, content = Path(path), self.document(schema)
         try:
-            target.write_bytes(content)
+            with replacing(behind_link(target)) as file:
+                file.write(content)
         except OSError as error:
             raise StorageError(f"the graph cannot be written: {error.strerror or error}", where=str(target)) from error
         return target

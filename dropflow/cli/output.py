@@ -31,7 +31,7 @@ from dropflow.errors import (
     UsageError,
 )
 from dropflow.failure import Problem, Severity
-from dropflow.files import DISK_FULL, replacing
+from dropflow.files import DISK_FULL, behind_link, replacing
 from dropflow.formatting import plural, printable
 
 _QUIET_ERROR_LINES = 8
@@ -231,11 +231,6 @@ def exit_for_error(error: BaseException) -> Exit:
     if isinstance(error, OSError) or (isinstance(error, DropflowError) and error.retryable):
         return Exit.FAILED
     return Exit.INTERNAL_ERROR
-
-
-def behind_link(path: Path) -> Path:
-    """Return the file that a symbolic link leads to, so that this is written and the link stays; others as they are."""
-    return path.resolve() if path.is_symlink() and path.is_file() else path
 
 
 @contextmanager

@@ -1,5 +1,7 @@
 """Graphs that are written in Python, and run: what each call and construct gives."""
 
+import os
+import resource
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +12,7 @@ import pytest
 import dropflow
 from dropflow import Data, Graph, GraphRun, SubmittedGraph, app
 from dropflow.api.drop_records import ResultInfo
-from dropflow.errors import AppError, NotFoundError, UsageError
+from dropflow.errors import AppError, NotFoundError, StorageError, UsageError
 
 Run = Callable[..., GraphRun]
 
@@ -936,3 +938,35 @@ def test_files_of_a_session_are_read_in_their_format() -> None:
     with pytest.raises(UsageError, match="is a file on node n") as caught:
         session.value(plain)
     assert "dropflow fetch s" in caught.value.hint
+
+
+def test_a_graph_that_cannot_be_written_leaves_the_file(tmp_path: Path) -> None:
+    """On a full disk, the graph that was saved there before is still there; a link stays a link."""
+    with Graph("kept") as graph:
+        double(2)
+    link = tmp_path / "link.graph"
+    link.symlink_to("real.graph")
+    before = graph.save(tmp_path / "real.graph").read_bytes()
+    _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, most))
+    try:
+        with pytest.raises(StorageError, match="the graph cannot be written"):
+            graph.save(link)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+
+    assert link.read_bytes() == before
+    assert (graph.save(link).read_bytes(), link.is_symlink()) == (before, True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link.graph", "real.graph"]
+
+
+def test_names_that_are_no_unicode_are_refused() -> None:
+    """As a file may have, in the name of a node or in a field."""
+    name = os.fsdecode(b"/data/caf\xe9.fits")
+    with Graph("names") as graph:
+        with pytest.raises(UsageError, match=r"'caf\\udce9.fits' is no Unicode text"):
+            graph.file(name)
+        graph.file(name, name="cafe")
+
+    with pytest.raises(UsageError, match="is no Unicode text"):
+        graph.document()

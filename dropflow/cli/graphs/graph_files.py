@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, TypedDict
 import msgspec
 
 from dropflow.cli.common_options import GraphFormat
-from dropflow.cli.output import CommandOutput, behind_link, graph_problems, output_file, problem_lines
+from dropflow.cli.output import CommandOutput, graph_problems, output_file, problem_lines
 from dropflow.errors import DropflowError, UsageError
 from dropflow.failure import Problem, Severity
+from dropflow.files import behind_link
 from dropflow.formatting import plural
 from dropflow.graph.codec import dump, save
 from dropflow.graph.physical import PhysicalGraph
