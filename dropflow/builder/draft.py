@@ -3,6 +3,7 @@
 An application of a construct is a node, too, as in `translator.logical`; its `owner` is the construct.
 """
 
+import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -89,6 +90,7 @@ class DraftNode:
 
     def set(self, name: str, value: Any, type_: str = "", *, kind: str = "ComponentParameter") -> None:
         """Give a field a value; a port keeps its direction."""
+        value = stored(value)
         new = {} if name in self.fields else {"parameter_type": kind}
         self.field(name, value=value, type=type_ or type_name(value), **new)
 
@@ -248,6 +250,14 @@ def refuse_other_text(text: str, graph: str) -> None:
     except UnicodeEncodeError:
         hint = "rename the file, or leave out the character"
         raise UsageError(f"{text!a:.60} is no Unicode text", where=f"graph {graph}", hint=hint) from None
+
+
+def stored(value: Any) -> Any:
+    """Return a value as a field can have it: the text of a path, and a number of Python for one of numpy."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    is_number = type(value).__module__ == "numpy" and not getattr(value, "shape", True)
+    return value.item() if is_number else value
 
 
 def type_name(value: Any) -> str:

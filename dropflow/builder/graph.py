@@ -22,6 +22,7 @@ from dropflow.builder.draft import (
     DraftNode,
     logical_graph,
     refuse_other_text,
+    stored,
     type_name,
 )
 from dropflow.builder.functions import OPEN_GRAPHS, AppFunction, as_app, connect, connect_inputs, pickled_text
@@ -331,6 +332,7 @@ class Graph:
             The name is no name or is taken, there is neither a value nor a type, or the value is not in its range.
         """
         holder = self._globals()
+        value, minimum, maximum = map(stored, (value, minimum, maximum))
         chosen = type or ("Select" if options else type_name(value) if value is not None else "")
         wrong = ("is not a name" if not name.isidentifier() else "exists already" if name in holder.fields else "") or (
             "has neither a value nor a type" if not chosen else ""
@@ -696,6 +698,10 @@ class Graph:
         except UnicodeEncodeError as error:
             refuse_other_text(error.object, self.name)
             raise
+        except TypeError as error:
+            raise UsageError(
+                f"a field has a value that no file of a graph can have: {error}", where=self.name
+            ) from error
 
     def save(self, path: str | os.PathLike[str], *, schema: Literal["OJS", "V4"] = "OJS") -> Path:
         """Write the graph to a file, which EAGLE opens and every command of dropflow takes, and return its path.
@@ -1106,6 +1112,7 @@ def _count(value: Any, what: str, least: int) -> Any:
         if value.type not in ("Integer", "Float"):
             raise UsageError(f"{what} is {value.text}, a {value.type}", hint="use a parameter of the type Integer")
         return value.text
+    value = stored(value)
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise UsageError(f"{what} is {value!r:.60}, expected a whole number of at least {least}", hint="or a parameter")
     return value

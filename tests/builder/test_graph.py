@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import dropflow
@@ -962,11 +963,30 @@ def test_a_graph_that_cannot_be_written_leaves_the_file(tmp_path: Path) -> None:
 
 def test_names_that_are_no_unicode_are_refused() -> None:
     """As a file may have, in the name of a node or in a field."""
-    name = os.fsdecode(b"/data/caf\xe9.fits")
+    name = os.fsdecode(b"/data/m\xe9.fits")
     with Graph("names") as graph:
-        with pytest.raises(UsageError, match=r"'caf\\udce9.fits' is no Unicode text"):
+        with pytest.raises(UsageError, match=r"'m\\udce9.fits' is no Unicode text"):
             graph.file(name)
-        graph.file(name, name="cafe")
+        graph.file(name, name="me")
 
     with pytest.raises(UsageError, match="is no Unicode text"):
+        graph.document()
+
+
+def test_numbers_of_numpy_and_paths_become_fields(run: Run, tmp_path: Path) -> None:
+    """As numbers and texts of Python have them; what no field can have is refused when the graph is written."""
+    with Graph("fields") as graph:
+        count = graph.parameter("count", np.int64(2), minimum=np.float64(1))
+        with graph.scatter(copies=np.int64(2)):
+            shown = double.options(n_tries=np.int64(3))(count).set(data_volume=np.float32(0.5))
+        written = graph.call(_any, [1]).store("File", filepath=tmp_path / "a.json")
+        written.node.own_encoding = "json"
+    ended = run(graph)
+    fields = {field.name: (field.value, field.type) for field in shown.node.fields.values()}
+
+    assert (ended.value(shown), ended.value(written)) == ([4, 4], [1])
+    assert (tmp_path / "a.json").exists()
+    assert fields["data_volume"] == (0.5, "Float")
+    shown.set(data_volume=object())
+    with pytest.raises(UsageError, match="a field has a value that no file of a graph can have"):
         graph.document()
