@@ -56,11 +56,11 @@ def check_address(address: str, key: ClusterKey | None, *, binding: bool) -> Non
     UsageError
         The address cannot be used.
     """
-    parts = urlsplit(address)
     try:
+        parts = urlsplit(address)
         port = parts.port
-    except ValueError:
-        port = None
+    except ValueError:  # it has half of the brackets of an IPv6 address, or no number
+        parts, port = urlsplit(""), None
     if parts.scheme != "tcp" or not parts.hostname or port is None or parts.path or (port == 0 and not binding):
         raise UsageError(f"not an address of links: {address!r}", hint="write tcp://HOST:PORT")
     if key is None and not is_loopback(parts.hostname):

@@ -214,13 +214,16 @@ def test_silent_addresses_end_at_the_time_limit(keys: tuple[ClusterKey, ClusterK
     assert not waited
 
 
-@pytest.mark.parametrize("address", ["tcp://a:1\n", "http://a:1\n", "tcp://127.0.0.1:99999", "http://127.0.0.1:99999"])
+@pytest.mark.parametrize(
+    "address", ["tcp://a:1\n", "http://a:1\n", "tcp://127.0.0.1:99999", "http://127.0.0.1:99999", "tcp://[::1"]
+)
 def test_malformed_addresses_are_reported(address: str) -> None:
     """Addresses that match the pattern of the request are checked again, without a lookup."""
     result = _one(Prober("a", None, resolve=_never), address)
 
     assert not result.ok
     assert result.trouble
+    assert result.code != "DF900"
 
 
 def _never(host: str) -> str:

@@ -99,7 +99,7 @@ def test_a_key_is_required_beyond_loopback(address: str) -> None:
 
 @pytest.mark.usefixtures("nothing_leaks")
 @pytest.mark.parametrize(
-    "address", ["", "tcp://127.0.0.1", "ipc:///tmp/x", "tcp://127.0.0.1:0", "tcp://h:99999", "h:1"]
+    "address", ["", "tcp://127.0.0.1", "ipc:///tmp/x", "tcp://127.0.0.1:0", "tcp://h:99999", "tcp://[::1:5", "h:1"]
 )
 def test_a_malformed_address_is_refused(link_factory: LinkFactory, address: str) -> None:
     """An address that cannot be connected to is refused at once, with an example of a good one."""
