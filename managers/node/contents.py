@@ -27,6 +27,7 @@ from managers.links import BufferSource, ContentSource, FileSource, TransferResu
 from managers.messages import Content
 from managers.node.fetch_pool import PendingFetch, Receipts
 from managers.node.trees import TreeSource, TreeWriter
+from managers.recovery.records import SharedFile
 
 MOST_IN_EVENT = 4096
 """Most bytes of a content that is sent in the message about its drop."""
@@ -378,13 +379,6 @@ def here(handle: Handle, workspace: Workspace) -> Handle:
     if ".." in Path(final).parts:
         raise StorageError(f"the path {handle.final!r} leaves the directory of the session")
     return msgspec.structs.replace(handle, final=final)
-
-
-class SharedFile(msgspec.Struct, frozen=True):
-    """A committed file or directory of another node, and its `stamp_of` at the commit."""
-
-    handle: Handle
-    stamp: tuple[int, ...]
 
 
 def stamp_of(path: str) -> tuple[int, ...]:

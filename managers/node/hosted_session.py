@@ -35,7 +35,7 @@ from dropflow.times.octets import NodeReceipts
 from managers.deployment import Deployment
 from managers.messages import Events, RankMessage
 from managers.node.content_watch import ContentWatch
-from managers.node.contents import ContentExchange, SharedFile
+from managers.node.contents import ContentExchange
 from managers.node.copy_effects import RELEASED, CopyRecords, ReleasedContents
 from managers.node.decisions.events import (
     Changed,
@@ -57,7 +57,7 @@ from managers.node.resources import SessionResources
 from managers.node.session_log import FailureLog
 from managers.node.view_states import Beginning, NextViewBegins, adopt_copies, report_of, restart_in
 from managers.recovery.decision_text import explain_decision
-from managers.recovery.records import WAITING, View, ViewDecision, first_view, unpack_column
+from managers.recovery.records import WAITING, SharedFile, View, ViewDecision, first_view, unpack_column
 
 _log = logging.getLogger(__name__)
 _end_decoder = msgspec.msgpack.Decoder(PartEnd)

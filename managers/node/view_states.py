@@ -24,10 +24,10 @@ from dropflow.graph.slices import Slice, empty_slice
 from dropflow.graph.text_ids import oid
 from dropflow.sessions.stopped import StoppedSession
 from dropflow.states import DropState, SessionState
-from managers.node.contents import SharedFile, still_there
+from managers.node.contents import still_there
 from managers.node.copy_effects import CopyRecords
 from managers.node.directory import SessionDirectory
-from managers.recovery.records import MemberReport, StoppedPart, ViewDecision, pack_column, unpack_column
+from managers.recovery.records import MemberReport, SharedFile, StoppedPart, ViewDecision, pack_column, unpack_column
 
 BooleanColumn = npt.NDArray[np.bool_]
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from msgspec import Meta
 
 from dropflow.errors import LinkError, ProtocolError
+from dropflow.execution.content_location import Handle
 from dropflow.failure import Failure
 from managers.deployment import Deployment, Place
 
@@ -129,6 +130,13 @@ class Refusal(msgspec.Struct, frozen=True):
 
     text: str
     hint: str = ""
+
+
+class SharedFile(msgspec.Struct, frozen=True):
+    """A committed file or directory of another node, and its `managers.node.contents.stamp_of` at the commit."""
+
+    handle: Handle
+    stamp: tuple[int, ...]
 
 
 class MemberReport(msgspec.Struct, frozen=True):

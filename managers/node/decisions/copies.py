@@ -28,7 +28,6 @@ import numpy as np
 from dropflow.execution.content_location import Handle
 from dropflow.formatting import plural
 from managers.messages import Content, CopiesTaken, CopyContents, CopyMessage, ReleaseCopies
-from managers.node.contents import SharedFile
 from managers.node.decisions.events import (
     AddNote,
     CopyAction,
@@ -38,7 +37,7 @@ from managers.node.decisions.events import (
     OffersRefused,
     TakeCopies,
 )
-from managers.recovery.records import View, ViewDecision, pack_column, unpack_column
+from managers.recovery.records import SharedFile, View, ViewDecision, pack_column, unpack_column
 from managers.recovery.vote import SendToPeer
 
 if TYPE_CHECKING:

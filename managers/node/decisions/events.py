@@ -18,8 +18,7 @@ from dropflow.states import SessionState
 from managers.deployment import Deployment
 from managers.machine_calls import Call, Return
 from managers.messages import Content, CopyMessage, PartDone, SessionDone, ViewMessage
-from managers.node.contents import SharedFile
-from managers.recovery.records import MemberReport, ViewDecision
+from managers.recovery.records import MemberReport, SharedFile, ViewDecision
 from managers.recovery.vote import Ballot, ConnectPeers, PlanView, SendToPeer
 
 if TYPE_CHECKING:

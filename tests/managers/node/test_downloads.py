@@ -33,9 +33,10 @@ from dropflow.errors import GoneError, LinkError, RangeError, StorageError
 from dropflow.execution.content_location import Handle
 from managers.links import Sink, TransferResult, WantedContent
 from managers.node import downloads
-from managers.node.contents import SharedFile, stamp_of, still_there
+from managers.node.contents import stamp_of, still_there
 from managers.node.downloads import batch, content_download
 from managers.node.fetch_pool import FetchJob, FetchPool, PendingFetch
+from managers.recovery.records import SharedFile
 
 _FILE = 700_000
 
