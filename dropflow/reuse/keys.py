@@ -8,6 +8,7 @@ S. Peyton Jones, "Build systems à la carte", Proc. ACM Program. Lang. 2 (ICFP),
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ from dropflow.data.registry import is_outside_files, is_read_from_outside, may_h
 from dropflow.errors import DropflowError
 from dropflow.execution.content_location import Handle
 from dropflow.execution.executor_spec import KeyPart
-from dropflow.graph.components import Unusable, convert, find, fold, is_empty
+from dropflow.graph.components import Unset, Unusable, convert, expand, find, fold, is_empty
 from dropflow.graph.digests import propagated
 from dropflow.graph.order import reached
 from dropflow.graph.physical import PhysicalGraph
@@ -208,6 +209,9 @@ def _words(argument: Argument | None) -> list[str]:
 
 
 def _text(value: object) -> str:
+    with suppress(Unset):
+        if (found := expand(value)) is not value:  # a digest, as variables may be secrets, and keys are shown
+            return f"{value} ({key_of(found)})"
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 

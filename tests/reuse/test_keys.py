@@ -89,3 +89,23 @@ def test_a_library_below_no_home_is_not_found() -> None:
 
     parts = next(key.parts for key in node_keys(graph, CodeReader()) if key.parts)
     assert [part.value for part in parts if part.kind == "library"] == ["not found"]
+
+
+def test_the_value_of_a_variable_counts_and_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A parameter, or a value in memory, that is ``$DLG_<name>`` is what the environment has at the time of the run."""
+    show = function("Show", "def Show(input, gain=0):\n    return f'{input} {gain}'\n", gain="$DLG_GAIN")
+    nodes = [data("value", "Memory", pydata="$DLG_GAIN"), show, data("out")]
+    graph = dropflow.translate(draw(tmp_path / "g.graph", nodes, "value > Show > out")).graph
+    keys, parts = [], []
+    for value in ("secret-1", "secret-2", "secret-1"):
+        monkeypatch.setenv("DLG_GAIN", value)
+        keys.append(_deep_keys(graph))
+        parts.append(next(key.parts for key in node_keys(graph, CodeReader()) if key.parts))
+    assert keys[0] == keys[2]
+    assert not {*map(tuple, keys[0])} & {*map(tuple, keys[1])}
+    (reason,) = differences(parts[0], parts[1], ResultStore(tmp_path / "store"))
+    assert reason.startswith("parameter `gain`: $DLG_GAIN (")
+    assert "secret" not in str(parts)
+
+    monkeypatch.delenv("DLG_GAIN")
+    assert _deep_keys(graph) not in keys
