@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from dropflow.api.requests import WALLTIME_REQUEST, CancelRequest
-from managers.deployment import Deployment
+from managers.deployment import Deployment, Place
 from managers.messages import CopyMessage, PartDone, SessionDone, StopSession, ViewMessage
 from managers.node.decisions.copies import ContentCopies
 from managers.node.decisions.events import (
@@ -181,8 +181,10 @@ class ViewChanges:
             # A former process of this node may have ended it, and a member may have missed the message about that.
             if record.result is not None and record.is_certain:
                 self._actions += _end_answer(record, event, self._node)
-        elif self._is_voter(record.member, event, now):
+        elif _is_voter(record.member, event):
             self._on_voter_message(record.member, event, now)
+        else:
+            self._answer_former_voter(record.member, event, now)
 
     def _on_voter_message(self, member: ViewMember, event: PeerSent, now: float) -> None:
         message, record = event.message, member.record
@@ -225,19 +227,13 @@ class ViewChanges:
         if member is not None:
             self.carry_out_copies(member, member.copies.run(record.instance, member.views.view), now)
 
-    def _is_voter(self, member: ViewMember, event: PeerSent, now: float) -> bool:
-        """Return whether a process is a voter; send a former voter the view in which it is none any more."""
-        place = member.record.peers.get(event.peer) or member.witnesses.get(event.peer)
-        if place is not None:
-            # A node that ended the session still knows that after a restart, from its directory.
-            is_end = isinstance(event.message, SessionDone) and event.incarnation > place.incarnation
-            return is_end or place.incarnation == event.incarnation
-        former = member.former_peers.get(event.peer)
+    def _answer_former_voter(self, member: ViewMember, event: PeerSent, now: float) -> None:
+        """Send a former voter the view in which it is none any more."""
+        former = member.former_peers.get(event.peer) if _voter(member, event.peer) is None else None
         is_former = former is not None and former.incarnation == event.incarnation
         if is_former and isinstance(event.message, ViewMessage):
             # The voter that decided without it may be lost, so each voter answers.
             self.on_view_message(member, event.peer, event.message, now)
-        return False
 
     def on_session(self, record: SessionRecord, event: ViewEvent, now: float) -> None:
         """A session has stopped, the computation of its next view is done, or copies of contents were made."""
@@ -485,6 +481,20 @@ class ViewChanges:
 
 def _own_part_done(member: ViewMember, view: int) -> PartDone:
     return PartDone(member.record.name, member.record.epoch, view, end=member.own_end)
+
+
+def _voter(member: ViewMember, name: str) -> Place | None:
+    return member.record.peers.get(name) or member.witnesses.get(name)
+
+
+def _is_voter(member: ViewMember, event: PeerSent) -> bool:
+    """Return whether the process that sent a message is a voter."""
+    place = _voter(member, event.peer)
+    if place is None:
+        return False
+    # A node that ended the session still knows that after a restart, from its directory.
+    is_end = isinstance(event.message, SessionDone) and event.incarnation > place.incarnation
+    return is_end or place.incarnation == event.incarnation
 
 
 def _still_open(members: Iterable[ViewMember], table: SessionTable) -> list[ViewMember]:
