@@ -59,7 +59,7 @@ class DoctorReply(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     managers: tuple[ManagerReport, ...]
     findings: tuple[Finding, ...]
-    connections: tuple[Connection, ...] = msgspec.field(default=(), name="ways")
+    connections: tuple[Connection, ...] = ()
     notes: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
 

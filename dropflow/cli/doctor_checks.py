@@ -76,7 +76,7 @@ class ManagerReport(msgspec.Struct, frozen=True, kw_only=True):
     code: str = ""
     trouble: str = ""
     hint: str = ""
-    probe_error: str = msgspec.field(default="", name="mute")
+    probe_error: str = ""
 
 
 class Connection(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,7 +95,7 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
     near: str
     far: str
     means: Literal["links", "rest"]
-    result: ProbeResult = msgspec.field(name="reach")
+    result: ProbeResult
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dropflow.api.client import Client
 from dropflow.api.node_records import Child, Load, ManagerInfo, NodeInfo, ProbeResult
-from dropflow.cli.doctor import EXTRAS, examine_cluster
+from dropflow.cli.doctor import EXTRAS, DoctorReply, examine_cluster
 from dropflow.cli.doctor_checks import (
     Connection,
     Evidence,
@@ -155,6 +155,12 @@ def test_every_manager_is_asked_once(free_service: Callable[[FakeManager], Servi
         (above.url, below.url),
         (above.url, "http://127.0.0.1:9"),
     }
+
+
+def test_the_answer_as_json_has_the_names_of_the_attributes() -> None:
+    """Programs read what the documentation of the records names."""
+    for kind in (DoctorReply, ManagerReport, Connection):
+        assert [field.encode_name for field in msgspec.structs.fields(kind)] == [*kind.__struct_fields__]
 
 
 def test_every_extra_is_described() -> None:
