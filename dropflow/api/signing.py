@@ -355,7 +355,8 @@ class Verifier:
             raise ClockSkewError(
                 f"the request was signed {abs(now - float(time)):.0f} s {way} the clock of this host",
                 challenge=self._challenge(key, nonce, now),
-                hint="sign by the time in WWW-Authenticate, or set both clocks (NTP): a signature is valid for 60 s",
+                hint="sign by the time in WWW-Authenticate, or set both clocks (NTP): a signature is valid for "
+                f"{WINDOW:g} s",
             )
         self._remember(self._seen[bool(user)], nonce, now)
         return Signed(match["body"], user)
@@ -392,5 +393,5 @@ class Verifier:
             if nonce in seen:
                 raise HttpError(401, "this signed request was received before", hint="sign each request anew")
             if len(seen) >= _MOST_NONCES:
-                raise HttpError(503, "too many signed requests in two minutes", hint="ask again later")
+                raise HttpError(503, f"too many signed requests in {2 * WINDOW:g} s", hint="ask again later")
             seen[nonce] = now

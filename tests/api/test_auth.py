@@ -507,6 +507,22 @@ def test_a_refusal_names_the_clock_difference(seconds: float, way: str) -> None:
         verifier.check(signer.sign(body=BODY, **REQUEST), **REQUEST)
 
 
+def test_refusals_tell_how_long_a_signature_is_valid(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time in their texts is the one that is enforced."""
+    monkeypatch.setattr("dropflow.api.signing.WINDOW", 5.0)
+    monkeypatch.setattr("dropflow.api.signing._MOST_NONCES", 0)
+    clock = VirtualClock()
+    verifier = Verifier(SECRET, clock=VirtualClock())
+    signer = _meet(Signer(SECRET, clock=clock), verifier)
+    with pytest.raises(HttpError, match="too many signed requests in 10 s"):
+        verifier.check(signer.sign(body=BODY, **REQUEST), **REQUEST)
+    clock.advance(6.0)
+    with pytest.raises(ClockSkewError, match="6 s ahead of") as caught:
+        verifier.check(signer.sign(body=BODY, **REQUEST), **REQUEST)
+
+    assert caught.value.hint.endswith("a signature is valid for 5 s")
+
+
 @pytest.mark.parametrize("seconds", [0.0, 70.0, -70.0, 1e9])
 def test_a_caller_learns_the_manager_and_its_time(seconds: float) -> None:
     """One refusal has all that a caller needs to sign for the manager and by its clock."""

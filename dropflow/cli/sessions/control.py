@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from dropflow.api import operations
-from dropflow.api.requests import DrainedSession, DrainRequest
+from dropflow.api.requests import DEFAULT_DRAIN, DrainedSession, DrainRequest
 from dropflow.api.session_records import SessionInfo, UserUse
 from dropflow.cli.candidates import drops, nodes
 from dropflow.cli.common_options import (
@@ -211,7 +211,7 @@ class DrainAnswer(msgspec.Struct, frozen=True, kw_only=True):
 @click.option(
     "--grace",
     type=Duration(),
-    default="10m",
+    default=f"{DEFAULT_DRAIN.grace / 60:g}m",
     show_default=True,
     help="How long attempts that run, and sessions without other nodes, have to end.",
 )

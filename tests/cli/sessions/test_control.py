@@ -8,7 +8,7 @@ import pytest
 from dropflow.api.drop_records import DropQuery
 from dropflow.api.logs import LogLine, LogPage, LogQuery
 from dropflow.api.node_records import NodeInfo
-from dropflow.api.requests import DrainRequest
+from dropflow.api.requests import DEFAULT_DRAIN, DrainRequest
 from dropflow.api.session_records import UserUse
 from dropflow.cli.sessions.control import SessionsReply
 from dropflow.cli.sessions.session_replies import SessionChange
@@ -138,6 +138,8 @@ def test_a_node_is_drained(ask: Command, manager: FakeManager) -> None:
         assert "session running: it goes to others\n" in answer.text
         assert "3 sessions that ended before: what this node has of them stays in its directory" in answer.text
     assert manager.drained == [(manager.name, DrainRequest(grace=120.0))] * 2
+    ask("drain", manager.name)
+    assert manager.drained[-1] == (manager.name, DEFAULT_DRAIN)
     assert manager.nodes()[0].state == "draining"
     unknown = ask("drain", "nowhere")
     assert unknown.status == 2
