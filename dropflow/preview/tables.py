@@ -35,10 +35,10 @@ def table_preview(
     texts: Callable[[int, Sequence[int]], Sequence[str]],
     *,
     count: int,
-    height: int,
+    height: int | None,
     width: int,
 ) -> Preview:
-    """Return the preview of a table of a file: its first rows, or those that are wanted.
+    """Return the preview of a table: its first rows, or those that are wanted.
 
     Parameters
     ----------
@@ -49,27 +49,33 @@ def table_preview(
     texts : callable
         Returns the values of a column, as text, for each of some rows.
     count, height : int
-        Number of rows that were read, and of all rows.
+        Number of rows that were read, and of all rows; None if that is not known.
     width : int
         Number of all columns.
     """
     chosen, chosen_notes = chosen_rows(names, count, lambda at: texts(at, range(count)), query)
-    rows = tuple(zip(*(texts(at, chosen[:SHOWN_ROWS]) for at in range(len(names))), strict=True))
+    shown = [[shortened(text) for text in texts(at, chosen[:SHOWN_ROWS])] for at in range(len(names))]
+    rows = tuple(zip(*shown, strict=True))
     notes = [*base.notes, *chosen_notes]
-    if len(rows) < len(chosen) or (len(chosen) < height and not query.column):
-        notes.append(f"These are the first {len(rows):,} of {len(chosen) if query.column else height:,} rows.")
-    if query.arranges and count < height:
-        notes.append(f"Only the first {count:,} of {height:,} rows are sorted and filtered.")
+    is_read = height is not None and count >= height
+    if len(rows) < len(chosen) or not (is_read or query.column):
+        whole = len(chosen) if query.column else height
+        of = "" if whole is None else f" of {whole:,}"
+        notes.append(f"These are the first {len(rows):,}{of} rows.")
+    if query.arranges and not is_read:
+        of = f" of {height:,}" if height is not None else ""
+        notes.append(f"Only the first {count:,}{of} rows are sorted and filtered.")
     if len(names) < width:
-        notes.append(f"These are the first {len(names)} of {width} columns.")
+        notes.append(f"These are the first {len(names)} of {width:,} columns.")
+    facts = () if height is None else (("Rows", f"{height:,}"), ("Columns", f"{width:,}"))
     return replace(
         base,
         kind="table",
         columns=tuple(names),
         rows=rows,
-        facts=(("Rows", f"{height:,}"), ("Columns", str(width)), *base.facts),
+        facts=(*facts, *base.facts),
         notes=tuple(notes),
-        is_cut=len(rows) < height,
+        is_cut=height is None or len(rows) < height or len(names) < width,
     )
 
 

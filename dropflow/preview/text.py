@@ -9,19 +9,13 @@ from typing import Any
 
 from dropflow.graph.nesting import too_deep
 from dropflow.preview.source import FIRST_LOOK, Preview, PreviewQuery
-from dropflow.preview.tables import MOST_ROWS, chosen_rows
+from dropflow.preview.tables import LONGEST_TEXT, MOST_ROWS, SHOWN_COLUMNS, shortened, table_preview
 
 TEXT_LIMIT = 128 * 1024
 """Bytes of a text that are read."""
 
 _SHOWN_LINES = 1000
 """Lines of a text that are shown."""
-_SHOWN_ROWS = 200
-"""Rows of a table that are shown."""
-_SHOWN_COLUMNS = 60
-"""Columns of a table that are shown."""
-_CELL_CHARACTERS = 200
-"""Characters of a cell of a table that are shown."""
 _LINE_CHARACTERS = 2000
 """Characters of a line of a text that are shown."""
 _DUMP_BYTES = 512
@@ -73,26 +67,14 @@ def text_preview(start: bytes, text: str, size: int, name: str, query: PreviewQu
         format_name = "Table in text" if table else ""
     if table is not None:
         columns, body, count = table
-        names = [_cell(column) for column in columns[:_SHOWN_COLUMNS]]
-        chosen, notes = chosen_rows(names, len(body), lambda at: [row[at] for row in body], query)
-        rows = [body[row] for row in chosen[:_SHOWN_ROWS]]
-        if count is None or len(chosen) > len(rows):
-            of = f" of {len(chosen):,}" if count is not None or query.arranges else ""
-            notes.append(f"The first {len(rows):,} rows{of}.")
-        if count is None and query.arranges:
-            notes.append(f"Only the first {len(body):,} rows of the table are sorted and filtered.")
-        if len(columns) > _SHOWN_COLUMNS:
-            notes.append(f"The first {_SHOWN_COLUMNS} of {len(columns):,} columns.")
-        facts = (("Rows", f"{count:,}"), ("Columns", f"{len(columns):,}")) if count is not None else ()
-        return Preview(
-            kind="table",
-            format=format_name,
-            size=size,
-            is_cut=bool(notes),
-            columns=tuple(names),
-            rows=tuple(tuple(_cell(field) for field in row[:_SHOWN_COLUMNS]) for row in rows),
-            facts=facts,
-            notes=tuple(notes),
+        return table_preview(
+            Preview(kind="table", format=format_name, size=size),
+            query,
+            [shortened(_sendable(column)) for column in columns[:SHOWN_COLUMNS]],
+            lambda at, rows: [_sendable(body[row][at]) for row in rows],
+            count=len(body),
+            height=count,
+            width=len(columns),
         )
     lines = text.split("\n", _SHOWN_LINES)
     is_cut = len(text.encode()) < size or len(lines) > _SHOWN_LINES
@@ -136,11 +118,11 @@ def _rows_of(values: list[Any]) -> tuple[Sequence[object], Sequence[Sequence[obj
     """Return names of columns and rows of a list of JSON values."""
     if all(isinstance(row, dict) for row in values):
         names = list(dict.fromkeys(name for row in values for name in row))
-        return names, [[_inner(row.get(name, "")) for name in names[:_SHOWN_COLUMNS]] for row in values]
+        return names, [[_inner(row.get(name, "")) for name in names[:SHOWN_COLUMNS]] for row in values]
     if all(isinstance(row, list) for row in values):
         width = max(len(row) for row in values)
         rows = [
-            [_inner(value) for value in [*row[:_SHOWN_COLUMNS], *[""] * (width - len(row))][:_SHOWN_COLUMNS]]
+            [_inner(value) for value in [*row[:SHOWN_COLUMNS], *[""] * (width - len(row))][:SHOWN_COLUMNS]]
             for row in values
         ]
         return [str(at + 1) for at in range(width)], rows
@@ -156,7 +138,7 @@ def _inner(value: Any) -> str:
 def _brief(value: dict[str, Any] | list[Any]) -> str:
     """Return a nested value as JSON, or its number of members if that is long."""
     text = json.dumps(value, ensure_ascii=False) if len(value) <= _SAMPLE_SIZE else ""
-    if text and len(text) <= _CELL_CHARACTERS:
+    if text and len(text) <= LONGEST_TEXT:
         return text
     return f"{{… {len(value):,} names}}" if isinstance(value, dict) else f"[… {len(value):,} values]"
 
@@ -196,7 +178,6 @@ def _csv_rows(text: str, sign: str) -> list[list[str]]:
         return []
 
 
-def _cell(value: object) -> str:
-    text = str(value)
-    text = text if len(text) <= _CELL_CHARACTERS else f"{text[:_CELL_CHARACTERS]}…"
-    return text.encode(errors="replace").decode()  # JSON can contain halves of characters, which nothing can send
+def _sendable(value: object) -> str:
+    """Return a value as text. JSON can contain halves of characters, which nothing can send."""
+    return str(value).encode(errors="replace").decode()

@@ -467,3 +467,18 @@ def test_a_cell_may_have_ends_of_lines() -> None:
     content = "name,number\r\n" + "a\u2028b,2\r\n" * 20 + '"two\nlines",1\r\n'
     rows = preview(BytesSource(content.encode(), "t.csv")).rows
     assert (len(rows), rows[0], rows[-1]) == (21, ("a\u2028b", "2"), ("two\nlines", "1"))
+
+
+def test_tables_in_text_have_the_limits_and_notes_of_other_tables() -> None:
+    """The first rows and columns, cut values, and how many there are; what is not known is left out."""
+    header = ",".join(f"c{at}" for at in range(70))
+    content = f"{header}\n" + f"{'x' * 300}{',1' * 69}\n" * 250
+    found = preview(BytesSource(content.encode(), "t.csv"))
+    assert found.notes == ("These are the first 200 of 250 rows.", "These are the first 60 of 70 columns.")
+    assert (len(found.rows), len(found.columns), found.is_cut) == (200, 60, True)
+    assert found.rows[0][0] == "x" * 200 + "…"
+    assert dict(found.facts) == {"Rows": "250", "Columns": "70"}
+    query = PreviewQuery(column="c0", condition="contains", value="x" * 300)
+    assert "250 of 250 rows meet the condition." in preview(BytesSource(content.encode(), "t.csv"), query).notes
+    long = preview(BytesSource(b"a,b\n" + b"1,2\n" * 400_000, "t.csv"))
+    assert (long.notes, long.facts) == (("These are the first 200 rows.",), ())

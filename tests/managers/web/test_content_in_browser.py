@@ -135,7 +135,7 @@ def test_contents_are_shown_as_what_they_are(serve: Any, look: Any) -> None:
     assert accessibility_findings(page) == []
     page.goto(addresses["csv"])
     expect(content.get_by_role("columnheader")).to_have_text(["time", "flux", "source"])
-    expect(content).to_contain_text("The first 200 rows of 300.")
+    expect(content).to_contain_text("These are the first 200 of 300 rows.")
     page.goto(addresses["json"])
     expect(content.get_by_role("cell", name="[1, 2]")).to_be_visible()
     page.goto(addresses["code"])
