@@ -198,7 +198,7 @@ class SubmitOptions(SessionOptions, frozen=True, kw_only=True, forbid_unknown_fi
         float,
         Meta(
             ge=0.0,
-            title="Copy what took longer than, seconds",
+            title="Copy results that took longer than, seconds",
             description="Have contents on two nodes that took longer than this to compute: 90s, 10m, 2h.",
             extra={"flag": "--protect", "type": "duration"},
         ),

@@ -30,7 +30,7 @@ _CHUNK = 64 * 1024
 _LONGEST_LINE_BYTES = 1024 * 1024
 """Bytes of the first line of a child, its address, after which no end of the line is waited for."""
 _STOPPED = "no process can be started: the child processes have been stopped"
-_HINT = "see what it wrote to the log"
+_HINT = "see its messages in the log"
 _MOST_WAITS = 10
 """Times that the wait for a child that is still starting is repeated."""
 _STARTING = 0.01

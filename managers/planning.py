@@ -187,7 +187,9 @@ def where_they_run(
         if (is_movable and refusing.issuperset(nodes)) or ((placement == number[node]) & (graph.template == row)).any()
     )
     if problems:
-        text = "nodes cannot run what is placed on them" if not is_movable else "no node can run all that it would get"
+        text = (
+            "nodes cannot run the drops placed on them" if not is_movable else "no node can run all that it would get"
+        )
         hint = "install what is missing" + ("" if is_movable else ", or submit the graph with --anew to place it again")
         where = few([str(problem.where) for problem in problems], _SHOWN_NODES)
         raise BadGraphError(f"{text}: {where}", problems=problems, hint=hint)

@@ -201,7 +201,7 @@ COMPONENTS = Operation(
     field="nodes",
     body=ComponentsRequest,
     by_field=True,
-    summary="What the nodes can run, and what of the needs of a graph they lack",
+    summary="The components that nodes can run, and the needs of a graph that they lack",
 )
 CHILDREN = Operation(
     name="children",
@@ -377,7 +377,7 @@ REBALANCE = Operation(
     users="owner",
     path=_SESSION + "/rebalance",
     answer=SessionInfo,
-    summary="Move what has not begun, so that all nodes end at about the same time",
+    summary="Move drops that have not begun, so that all nodes end at about the same time",
     to="member",
     patience=65.0,
     errors=(NotFoundError, ConflictError, LinkError),

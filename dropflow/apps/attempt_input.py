@@ -172,7 +172,7 @@ class AttemptInput:
             text,
             where=str(self._path),
             hint=f"if the program changes its input, set the usage of the port '{self.port}' to InputOutput: it then "
-            "gets a copy, and what it leaves goes to the output at that port",
+            "gets a copy, and the changed copy goes to the output at that port",
         )
 
     @property

@@ -568,7 +568,7 @@ def cannot_hold(encoding: str, value: Any) -> Iterator[None]:
             f"encoding '{encoding}' cannot hold {_describe(value)}: {problem}",
             hint="return another value, such as a list"
             if encoding == "pickle"
-            else "change the encoding of the output port ('pickle' holds nearly any value), or what is returned",
+            else "change the encoding of the output port ('pickle' holds nearly any value), or the returned value",
         ) from problem.__cause__
 
 

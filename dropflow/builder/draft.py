@@ -484,7 +484,7 @@ def _refuse_other_encodings(drawing: DraftGraph) -> None:
                 f"{node.name!r} has the content of {node.passed_on.name!r}, which is written as "
                 f"{node.passed_on.encoding} and not as {node.encoding}",
                 where=f"graph {drawing.name}",
-                hint=f"save {node.passed_on.name!r} in the same encoding, or save what a function returns for it",
+                hint=f"save {node.passed_on.name!r} in the same encoding, or save the result of a function of it",
             )
 
 

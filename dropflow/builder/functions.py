@@ -148,7 +148,7 @@ def code_in(path: Path, name: str) -> str:
         linecache.checkcache(str(path))
         exec(_compiled([node for node in tree.body if node in needed], path), space)  # noqa: S102 - the user's own code
     except Exception as error:
-        raise UsageError(f"what {name} uses of {path} cannot be made: {summary_of(error)}", where=str(path)) from error
+        raise UsageError(f"the code of {path} that {name} uses failed: {summary_of(error)}", where=str(path)) from error
     finally:
         sys.path.remove(str(path.parent))
     return code_of(space[name])
@@ -346,7 +346,7 @@ class AppFunction(Generic[Arguments, Result]):
             self.signature = self.signature.replace(parameters=given_by_graph)
         if self.written and not self.outputs and self.annotations.get("return") not in (None, type(None)):
             raise UsageError(
-                f"{self.title} writes to {', '.join(self.written)}, and what it returns goes nowhere",
+                f"{self.title} writes to {', '.join(self.written)}, and its return value goes nowhere",
                 hint='name an output for it, as in @app(outputs=("table",)), or return None',
             )
 
@@ -679,7 +679,7 @@ def pickled_text(value: Any) -> str:
         except Exception as error:
             raise UsageError(
                 f"a {type(value).__name__} cannot be written into a graph: {error}",
-                hint="give what it is made from, and make it in the function",
+                hint="give the data that it is made from, and make it in the function",
             ) from error
     return base64.b64encode(body).decode()
 

@@ -170,7 +170,7 @@ class Graph:
             The command does not name an input or output.
         """
         if not command.strip():
-            raise UsageError("the command is empty", where=self.name, hint="write what bash is to run")
+            raise UsageError("the command is empty", where=self.name, hint="write a command for bash")
         ports = (outputs,) if isinstance(outputs, str) else tuple(outputs)
         for port_name in (*ports, *inputs):
             if f"{{{port_name}}}" not in command:
@@ -250,7 +250,7 @@ class Graph:
             raise UsageError(
                 f"the parameter {value} cannot be data of the graph",
                 where=self.name,
-                hint="give it to a function that returns it, and use what the call returns",
+                hint="give it to a function that returns it, and use the result of the call",
             )
         node = self.drawing.add(name, "Memory", NodeKind.DATA, inside=inside)
         node.set("dropclass", MEMORY.dropclass)
@@ -862,7 +862,7 @@ class Graph:
         loops = [construct for construct in around if construct.category == "Loop" and construct not in self.inside]
         if loops:
             text = f"{data.name!r} is in {around[-1].name!r} inside {loops[-1].name!r}: it cannot be collected after it"
-            hint = "collect it in the loop, and take the last of what is made of the list"
+            hint = "collect it in the loop, and take the last of the results of the list"
             raise UsageError(text, where=self.name, hint=hint)
         return self.copied(data, f"Last {data.name}", inside=around[-1] if around else None, settings={})
 
@@ -1012,7 +1012,7 @@ class Graph:
             raise UsageError(
                 f"{data!r:.60} is not data of the graph",
                 where=f"{node.name} in graph {self.name}",
-                hint="give what a call of an @app function returned in this graph",
+                hint="give a value that a call of an @app function returned in this graph",
             )
         if data.graph is not self:
             raise UsageError(

@@ -441,7 +441,7 @@ class Loop:
             first = self._graph.value_in(self._node.inside, first, f"{self._node.name} begins with")
         if self._node in self._graph.drawing.path(first.node):
             raise UsageError(
-                f"{first.name!r} is made in the loop, so that it cannot be what the loop begins with",
+                f"{first.name!r} is made in the loop, which cannot begin with it",
                 where=self._node.name,
                 hint="make it before the loop",
             )

@@ -363,7 +363,7 @@ def submit(
 def _rows(graph: PhysicalGraph, data: Data) -> tuple[list[int], bool]:
     """Return the rows of the drops of data, and whether they have copies."""
     if not isinstance(data, Data):
-        raise UsageError(f"{data!r:.60} is not data of the graph", hint="give what a call in the graph has returned")
+        raise UsageError(f"{data!r:.60} is not data of the graph", hint="give the result of a call in the graph")
     for number, template in enumerate(graph.templates):
         if template.key == data.node.id:
             rows = np.flatnonzero(graph.template == number)

@@ -38,7 +38,7 @@ _GROUPS = {
         "retry": "Run the failed drops of RUN again, after their cause was corrected.",
         "pause": "Start nothing more of SESSION.",
         "cancel": "Stop SESSION: drops that are not settled become CANCELLED.",
-        "rebalance": "Move what has not begun of SESSION, so that all its nodes end at about the same time.",
+        "rebalance": "Move drops of SESSION that have not begun, so that all its nodes end at about the same time.",
         "log": "Print what drops of RUN wrote to their logs, in the order of time, or the log of one DROP.",
         "fetch": "Copy the results of SESSION here, or the content of one DROP of it.",
         "delete": "Remove SESSION and all of its files, also its results.",

@@ -326,7 +326,7 @@ def run_command(
 @options_of(RunOptions)
 @grace_option
 @click.option(
-    "--ignore-damage", is_flag=True, help="Continue from what is before the damage of a damaged journal, if it is."
+    "--ignore-damage", is_flag=True, help="If the journal is damaged, continue from the part before the damage."
 )
 @click.option(
     "--force",

@@ -27,7 +27,7 @@ _SHOWN_FILES = 5
 """Files in the message about what a task has written with relative paths."""
 _HOST = socket.gethostname()
 _ABSOLUTE = "give absolute paths that lead to the same directory on all nodes, or return the data"
-_READABLE = "give the absolute path of a file that all nodes have, or read it before and pass what is in it"
+_READABLE = "give the absolute path of a file that all nodes have, or read it before and pass its content"
 
 
 class TaskRunner:
@@ -170,7 +170,7 @@ def _write(output: OutputData, value: Any) -> None:
     except Exception as problem:
         raise AppError(
             f"the value of {output.oid}, a {type(value).__name__}, cannot be pickled: {summary_of(problem)}",
-            hint="return what can be pickled, or use the runner 'threads', which needs no pickles",
+            hint="return a value that can be pickled, or use the runner 'threads', which needs no pickles",
         ) from problem
     for piece in pieces:
         output.write(piece)

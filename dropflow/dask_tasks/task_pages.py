@@ -117,7 +117,7 @@ def encode_pages(entries: Sequence[TaskEntry], name: str) -> dict[str, Any]:
     except Exception as problem:
         raise AppError(
             f"the tasks {name!r} cannot be pickled, and they run in another process: {summary_of(problem)}",
-            hint="use what can be pickled, or the runner 'threads', which needs no pickles",
+            hint="use values that can be pickled, or the runner 'threads', which needs no pickles",
         ) from problem
 
 

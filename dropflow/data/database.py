@@ -323,7 +323,7 @@ def _rows(body: bytes) -> list[dict[str, Any]]:
     rows = [parsed] if isinstance(parsed, dict) else parsed
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise AppError(
-            f"what was written for a table is not a JSON list of objects: {body[:60]!r}",
+            f"the output for a table is not a JSON list of objects: {body[:60]!r}",
             hint='write rows such as [{"name": "x", "flux": 1.5}]; functions return a list of dictionaries',
         )
     names = list(dict.fromkeys(name for row in rows for name in row))

@@ -281,7 +281,7 @@ class FileWriter:
 
     def _rename(self, path: str) -> None:
         if self._size:
-            with storage_errors("move what was written so far to", path):
+            with storage_errors("move unfinished data to", path):
                 self._close()
                 Path(self._path).rename(path)
         self._path = path
@@ -289,7 +289,7 @@ class FileWriter:
     def _move(self, path: str) -> None:
         self._close()
         try:
-            with storage_errors("move what was written so far to", path):
+            with storage_errors("move unfinished data to", path):
                 shutil.copyfile(self._path, path)
                 Path(self._path).unlink()
         except StorageError:

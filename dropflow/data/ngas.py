@@ -122,7 +122,7 @@ class _Ngas:
         file = status.find(".//FileStatus")
         size = None if file is None else file.get("FileSize")
         if size is None or not size.isdecimal():
-            raise OSError(f"the answer of the server tells no size of {location}")
+            raise OSError(f"the server does not report the size of {location}")
         return int(size)
 
     def version(self, location: str, *, trust_times: bool) -> Sequence[str]:

@@ -369,7 +369,7 @@ def remove_remote(locations: Iterable[str]) -> None:
         if given:
             reach(given[0], "removed", remove, seconds=COMMIT_SECONDS)
     except DropflowError as error:
-        _log.warning("what was not committed may be left in a store: %s", error)
+        _log.warning("uncommitted data may be left in a store: %s", error)
 
 
 class _ComparedStream(io.RawIOBase):

@@ -539,7 +539,7 @@ class LocalRepository:
                 is_there = False
             if not is_there:
                 raise StorageError(
-                    f"the directory {path} was removed or replaced while the session ran: what was kept in it is gone",
+                    f"the directory {path} was removed or replaced while the session ran: the files in it are lost",
                     hint="do not change the session directory before the session is over; run the graph again",
                 )
 
@@ -636,7 +636,7 @@ class LocalRepository:
         if is_own:
             remove_part(former)
         else:
-            self.notes.append(f"{final} was there before the session: what was in it is in {former}")
+            self.notes.append(f"{final} was there before the session: its files are in {former}")
 
     def _move(self, location: str, final: str) -> None:
         """Rename; from another file system (shared memory) copy beside the target first."""

@@ -103,14 +103,14 @@ def _writing(core: Core, drop: int, waiting: Sequence[int]) -> Iterator[str]:
         is_stopping = core.status is SessionState.CANCELLING
         yield f"attempt {core.drops.attempt(drop)} is {'being stopped' if is_stopping else 'running'}"
     elif attempt := core.streaming.open_attempt(drop):
-        yield f"attempt {attempt} of its producer writes it, and consumers may read what is there"
+        yield f"attempt {attempt} of its producer writes it, and consumers may read what is written"
     else:
         yield "its parts are being assembled"
     uncounted = core.drops.uncounted_attempts.get(drop, 0)
     if uncounted:
         yield (
-            f"{uncounted} of its attempts do not count as tries: they were stopped, or what they read was withdrawn, "
-            "or what they wrote was lost"
+            f"{uncounted} of its attempts do not count as tries: they were stopped, their inputs were withdrawn, "
+            "or their outputs were lost"
         )
 
 
@@ -184,7 +184,7 @@ def _wanted(graph: PhysicalGraph, known: KnownStates, app: int) -> str:
     outputs = after.of(app)
     output = next((data for data in outputs if known.states[data] <= DropState.WRITING), None)
     if output is None:
-        return "what it wrote was lost"
+        return "its outputs were lost"
     if output in known.reset:
         return f"the content of {oid(graph, output)} {_gone(known, output)}"
     return f"its part of {oid(graph, output)} was lost, which was not complete"

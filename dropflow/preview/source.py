@@ -474,8 +474,8 @@ def unpacked(source: Source) -> tuple[BytesSource, bool]:
         with gzip.GzipFile(fileobj=SourceStream(source), mode="rb") as stream:
             content = stream.read(_UNPACKED_BYTES + 1)
     except EOFError as error:
-        raise BadFileError("it is cut off: the end of what gzip wrote is missing") from error
+        raise BadFileError("it is cut off: the end of the gzip stream is missing") from error
     except (OSError, zlib.error) as error:
-        raise BadFileError(f"it is not what gzip writes: {error}") from error
+        raise BadFileError(f"it is not a gzip file: {error}") from error
     shown = content[:_UNPACKED_BYTES]
     return BytesSource(shown, source.name.removesuffix(".gz")), len(shown) == len(content)

@@ -125,7 +125,7 @@ def _why_not(graph: PhysicalGraph, row: int) -> str:
         return "changes an input in place"
     own = [link for link in graph.links if row in (link.source, link.target)]
     if not any(link.source == row and link.source_port != ORDER_PORT for link in own):
-        return "has no outputs, so what it does is elsewhere"
+        return "has no outputs, so its effects are elsewhere"
     return next(filter(None, (_hidden_content(graph, row, link) for link in own)), "")
 
 

@@ -64,7 +64,7 @@ class TakenResult(msgspec.Struct, frozen=True, omit_defaults=True):
         if self.has_run:
             return f"not reused: {self.reason}"
         if not self.is_needed:
-            return "not run: nothing that runs reads what it gives"
+            return "not run: nothing that runs reads its outputs"
         when = strftime("%Y-%m-%d %H:%M", localtime(self.ended))
         took = f"where it took {self.seconds:.3g} s"
         return f"reused: from session {self.session} on {self.host}, {when}, {took}"

@@ -126,7 +126,7 @@ def _reasons(plan: ReusePlan, store: ResultStore, app: int, last: Record | None)
     """Return why an application runs; nothing if only its inputs can tell."""
     untold = [plan.untold[data] for data in plan.graph.predecessors.of(app) if data in plan.untold]
     if untold:
-        return [f"reads {name}, whose store does not tell whether it has changed" for name in dict.fromkeys(untold)]
+        return [f"reads {name}, whose store does not report changes" for name in dict.fromkeys(untold)]
     if last is None:
         return ["not run before"]
     own = plan.nodes[plan.graph.template[app]].parts

@@ -648,7 +648,7 @@ class OwnDirectory:
         try:
             pack(path, put)
         except OSError as error:
-            raise StorageError(f"what an application wrote cannot be read: {error.strerror}", where=path) from error
+            raise StorageError(f"an output cannot be read: {error.strerror}", where=path) from error
         except StorageError as error:
             if error.where == path:
                 raise

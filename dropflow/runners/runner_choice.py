@@ -133,7 +133,7 @@ class RunnerChoice(msgspec.Struct, frozen=True):
         except Exception as error:
             raise BadParameterError(
                 f"the function of the runner {self.address!r} failed: {summary_of(error)}",
-                hint="it gets what executors are built from and the number of workers, and returns a runner",
+                hint="it takes an ExecutorSpec and the number of workers, and returns a runner",
             ) from error
 
 

@@ -398,7 +398,7 @@ class WorkerPool:
                 message = msgspec.msgpack.decode(body, type=FromWorker)
             except ValueError as error:  # from code of an application; the sessions of other workers go on
                 worker.is_garbled, worker.seen = True, worker.marker.last
-                worker.kill_reason = WorkerDiedError(f"the worker process sent what is no message: {error}")
+                worker.kill_reason = WorkerDiedError(f"the worker process sent an invalid message: {error}")
                 self._unregister(worker.link)
                 worker.kill()
                 return False

@@ -225,8 +225,8 @@ class WorkerEnd:
         if self.by_oom_killer:
             limit = host_memory().limit
             return (
-                f"{limit.reason} allows {format_size(int(limit.bytes))} for all processes together: declare what the "
-                "application needs in its field 'memory', run fewer attempts at a time (--workers), or allow more"
+                f"{limit.reason} allows {format_size(int(limit.bytes))} for all processes together: declare the need "
+                "of the application in its field 'memory', run fewer attempts at a time (--workers), or allow more"
             )
         number = -self.status
         if number in _CRASHES:

@@ -328,13 +328,13 @@ def replay_of_states(
     is_app = graph.kinds[graph.template] == np.uint8(Kind.APP)
     if not is_app[drop]:
         writers = [oid(graph, writer) for writer in graph.predecessors.of(drop)]
-        raise UsageError(f"{name} is data, and nothing of it runs", hint=f"replay what wrote it: {', '.join(writers)}")
+        raise UsageError(f"{name} is data, and nothing of it runs", hint=f"replay its producer: {', '.join(writers)}")
     unsettled = [data for data in graph.predecessors.of(drop) if states[data] <= DropState.WRITING]
     if unsettled:
         raise ConflictError(
             f"{name} has not begun: {plural(len(unsettled), 'input')} of it, such as {oid(graph, unsettled[0])}, "
             f"{'is' if len(unsettled) == 1 else 'are'} not there",
-            hint="replay what failed or was stopped before it: see 'dropflow explain'",
+            hint="replay the drop that failed or was stopped before it: see 'dropflow explain'",
         )
     apps, there, again = _needed(graph, drop, states, contents)
     written = {output for app in apps for output in graph.successors.of(app)}

@@ -319,7 +319,7 @@ def refuse_mixed_results(
         lacking = sorted(read & affected)
         if lacking:
             raise ConflictError(
-                f"what is to run again needs {_listed(graph, lacking)}, which {what}", where=where, hint=hint
+                f"drops that would run again need {_listed(graph, lacking)}, which {what}", where=where, hint=hint
             )
     fresh = [drop for drop in sorted(read) if not is_named[drop] and (runs[drop] or drop in inputs.changed)]
     stays = is_settled & ~runs
@@ -333,7 +333,7 @@ def refuse_mixed_results(
             why = "has changed since the session read it" if drop in inputs.changed else "has to be read again"
             raise ConflictError(
                 f"{oid(graph, drop)} {why}, and {plural(len(staying), 'drop')} that would stay "
-                f"{'depends' if len(staying) == 1 else 'depend'} on what it was: {_listed(graph, staying)}",
+                f"{'depends' if len(staying) == 1 else 'depend'} on its old content: {_listed(graph, staying)}",
                 where=where,
                 hint=f"run all that depends on it again: --from {oid(graph, drop)}; or put it back as it was",
             )
@@ -344,7 +344,7 @@ def _has_not_run(
 ) -> ConflictError:
     """Return the error for a drop that no attempt has settled."""
     state = DropState(int(states[drop]))
-    hint = "'dropflow resume' runs what has not run"
+    hint = "'dropflow resume' runs drops that have not run"
     if state is DropState.ERROR:
         cause = causes.get(drop, -1)
         named = oid(graph, cause) if cause >= 0 else "its root cause"

@@ -344,7 +344,7 @@ def _replay(graph: PhysicalGraph, journal: Path, *, cut: bool) -> ReplayedSessio
         raise BadFileError(
             error.text,
             where=error.where,
-            hint="'dropflow resume --ignore-damage' continues from before the damage; what came later runs again",
+            hint="'dropflow resume --ignore-damage' continues from before the damage; later attempts run again",
         ) from error
 
 

@@ -238,7 +238,7 @@ class ContentExchange:
                 yield from self._fetch_tree(path, content, give_up)
             return
         try:
-            with storage_errors("write what was fetched to", path), open(path, "wb") as stream:  # noqa: PTH123 - text
+            with storage_errors("write fetched data to", path), open(path, "wb") as stream:  # noqa: PTH123 - text
                 yield PendingFetch(self._wanted(content), lambda _, data: stream.write(data), _FETCH_SECONDS, give_up)
         except BaseException:
             remove_part(path)

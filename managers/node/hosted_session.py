@@ -437,7 +437,7 @@ class HostedSession:
                 return  # its end is known, and only the record of it could not be made
             result, text = self._execution_failed(outcome)
         self.ranks.leave()
-        _close(self._repository, "could not remove what was not committed")
+        _close(self._repository, "could not remove uncommitted data")
         try:
             _write(self.session, self.directory.write_summary, result)
             _write(self.session, partial(write_receipts, self.directory.path), receipts_of(self))

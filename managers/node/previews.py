@@ -268,7 +268,7 @@ class _Process:
             raise self._failed("gave an answer that cannot be read") from error
         is_right = picture_type(answer.picture) if request.is_picture else answer.preview is not None
         if not is_right and not answer.trouble and not answer.bug:
-            raise self._failed("gave an answer without what was asked for")
+            raise self._failed("gave an answer without the preview")
         self._is_in_step = True
         return answer
 

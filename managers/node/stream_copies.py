@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 _NAME = 64
 """Number of characters at the end of a file's name that are also the end of its copy's name."""
-GONE = "what was written was discarded, or has no consumers left"
+GONE = "the stream was discarded, or has no consumers left"
 _JOIN_SECONDS = 5.0
 """Seconds that the threads of copies are waited for when a session closes."""
 

@@ -145,7 +145,7 @@ class TreeWriter:
         StorageError
             They are not the tar file of a directory, or cannot be written.
         """
-        with storage_errors("write what was fetched to", self._root):
+        with storage_errors("write fetched data to", self._root):
             while data and not self._ended:
                 data = data[self._take(data) :]
 
@@ -159,7 +159,7 @@ class TreeWriter:
         """
         if not self._ended:
             raise StorageError("the end of a directory did not come", where=self._root)
-        with storage_errors("write what was fetched to", self._root):
+        with storage_errors("write fetched data to", self._root):
             for name, (kind, target) in self._entries.items():
                 if kind == stat.S_IFLNK:
                     os.symlink(target, f"{self._root}/{name}")  # noqa: PTH211 - text, once a link

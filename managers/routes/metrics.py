@@ -80,7 +80,7 @@ class _Manager(Collector):
         counts = add_counts(session.counts for session in sessions)
         yield _counted(
             "dropflow_drops_counted",
-            "Drops of all sessions by what has become of them, as pages and commands count them; they add up.",
+            "Drops of all sessions by outcome, as pages and commands count them; they add up.",
             "kind",
             Counter(msgspec.structs.asdict(counts)),
             DropCounts.__struct_fields__,

@@ -164,7 +164,7 @@ def origin_routes(manager: Manager, templates: PageTemplates) -> list[Route]:
     def view_of(call: Request) -> OriginView:
         report = session_report(manager, call.path["session"], has_results=True, has_states=True)
         origin = origin_of(report, call.path["drop"], call.query)
-        warnings = tuple(f"Node {node} did not answer: what it has is missing." for node in origin.missing)
+        warnings = tuple(f"Node {node} did not answer: its part is missing." for node in origin.missing)
         return OriginView(manager=manager.info(), origin=origin, warnings=warnings)
 
     def page(call: Request) -> Response:

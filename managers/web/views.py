@@ -289,7 +289,7 @@ _ACTIONS: tuple[tuple[Callable[[SessionDetail], bool], Action], ...] = (
         Action(
             name="resume",
             word="Resume",
-            consequence="It goes on under its name on those of its nodes that are there. What was committed is kept, "
+            consequence="It goes on under its name on those of its nodes that are there. Committed contents are kept, "
             "and the rest runs.",
             button="Resume the session",
         ),
@@ -300,7 +300,7 @@ _ACTIONS: tuple[tuple[Callable[[SessionDetail], bool], Action], ...] = (
             name="retry",
             word="Try again",
             consequence="All drops that failed run again, and those that failed because of them, with all of their "
-            "tries. Correct the cause first. What runs goes on. The page of a drop tries it alone.",
+            "tries. Correct the cause first. Running drops go on. The page of a drop tries it alone.",
             button="Try failed drops again",
         ),
     ),
@@ -309,7 +309,7 @@ _ACTIONS: tuple[tuple[Callable[[SessionDetail], bool], Action], ...] = (
         Action(
             name="continue",
             word="Continue",
-            consequence="What is ready is started again.",
+            consequence="Ready drops are started again.",
             button="Continue the session",
         ),
     ),

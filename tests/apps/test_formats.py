@@ -275,5 +275,5 @@ def test_a_value_that_goes_nowhere_is_refused() -> None:
     def both(out: OutputPath) -> int:
         return len(out)
 
-    with pytest.raises(UsageError, match="what it returns goes nowhere"):
+    with pytest.raises(UsageError, match="its return value goes nowhere"):
         app(both)

@@ -143,7 +143,7 @@ def test_a_file_of_unknown_size_is_not_taken_as_empty(
     monkeypatch.setattr(Archive, "_tell", lambda self, code, status, text, *_: tell(self, code, status, text, known))
     Archive.files["x"] = [b"0123456789"]
 
-    with pytest.raises(StorageError, match=r"tells no size of ngas://"):
+    with pytest.raises(StorageError, match=r"does not report the size of ngas://"):
         store_for(node(NGAS_CLASS, ngasFileId="x", **archive)).initial(slot())
 
 

@@ -270,7 +270,7 @@ def test_what_is_in_a_directory_from_before_is_not_lost(
     aside = tmp_path / f"precious.before-{repository.workspace.session}"
     assert _names(precious) == ["b"]
     assert (aside / "night1" / "obs.ms").read_text() == "seen once"
-    assert repository.notes == [f"{precious} was there before the session: what was in it is in {aside}"]
+    assert repository.notes == [f"{precious} was there before the session: its files are in {aside}"]
 
 
 def test_a_later_session_replaces_the_directory_of_an_earlier_one(tmp_path: Path, node: Node) -> None:

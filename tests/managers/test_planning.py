@@ -146,7 +146,7 @@ def test_drops_go_to_the_nodes_that_have_what_they_need() -> None:
 
 def test_a_placed_graph_is_refused_with_what_its_nodes_lack() -> None:
     """There is one problem for each component and node, although another node could run it."""
-    with pytest.raises(BadGraphError, match=r"cannot run what is placed on them: a0 on n1, a1 on n1") as refused:
+    with pytest.raises(BadGraphError, match=r"cannot run the drops placed on them: a0 on n1, a1 on n1") as refused:
         where_they_run(_needing("wsclean", "DP3"), ["n1", "n2"], [_lacking("n1", "wsclean", "DP3")], is_movable=False)
 
     problems = [problem for problem in refused.value.problems if isinstance(problem, Problem)]

@@ -168,7 +168,7 @@ def test_what_gzip_did_not_write_has_a_reason() -> None:
     stream = zlib.compressobj(wbits=31)
     large = b"".join(stream.compress(fits(_EMPTY) if not at else bytes(1 << 20)) for at in range(70)) + stream.flush()
 
-    assert "is not what gzip writes" in _seen(b"\x1f\x8b\x08" + bytes(40)).trouble
+    assert "is not a gzip file" in _seen(b"\x1f\x8b\x08" + bytes(40)).trouble
     assert "cut off" in _seen(packed[:-9]).trouble
     assert "compressed twice" in _seen(gzip.compress(packed)).trouble
     with pytest.raises(BadFileError, match="compressed twice"):

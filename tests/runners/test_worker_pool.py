@@ -185,7 +185,7 @@ def test_a_result_that_cannot_be_read_costs_its_worker_only(pool: WorkerPool, tm
     result = _session(draw("A -> b", A={"component": "garble"}), pool, tmp_path / "s").run()
     other = _session(draw(WIDE), pool, tmp_path / "other").run()
 
-    assert "sent what is no message: Expected `int`, got `float`" in result.failures[0].text
+    assert "sent an invalid message: Expected `int`, got `float`" in result.failures[0].text
     assert other.status is SessionState.FINISHED
 
 

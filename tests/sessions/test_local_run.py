@@ -493,7 +493,7 @@ def test_a_run_whose_results_are_replaced_after_the_last_drop_fails(tmp_path: Pa
 
     assert result.status is SessionState.FAILED
     assert [failure.text for failure in result.failures] == [
-        f"the directory {directory}/results was removed or replaced while the session ran: what was kept in it is gone"
+        f"the directory {directory}/results was removed or replaced while the session ran: the files in it are lost"
     ]
 
 

@@ -354,7 +354,7 @@ def test_an_input_that_has_changed_is_not_mixed_with_results_of_before(ended: Pa
     shutil.copy2(source, f"{source}.old")
     source.unlink()
     for name in ("LEFT", "input"):
-        with pytest.raises(ConflictError, match="needs ended_input_0, which does not exist any more"):
+        with pytest.raises(ConflictError, match="need ended_input_0, which does not exist any more"):
             retry(ended, (), CHECKED, start=[name])
     assert (ended / "journal.dfj").read_bytes() == journal
     Path(f"{source}.old").rename(source)
@@ -463,7 +463,7 @@ def test_a_name_stands_for_all_drops_of_a_node() -> None:
         (
             "r A x",
             OutsideInputs(),
-            "drawing_r_0 has to be read again, and 2 drops that would stay depend on what it was",
+            "drawing_r_0 has to be read again, and 2 drops that would stay depend on its old content",
         ),
         ("A x", OutsideInputs(changed=frozenset({0})), "drawing_r_0 has changed"),
         ("", OutsideInputs(changed=frozenset({0})), ""),

@@ -104,7 +104,7 @@ def test_moved_bytes_that_are_not_counted_are_named() -> None:
 
     page = report_page(session_report(manager, "s")).decode()
 
-    assert "what <bdi>n1</bdi> received is not known" in page
+    assert "transfers to <bdi>n1</bdi> are not known" in page
 
 
 @pytest.mark.exhaustive

@@ -171,7 +171,7 @@ def _too_demanding(graph: PhysicalGraph, machines: Machines) -> list[Problem]:
         text = (
             f"{template.name!r} asks for more processors or memory than any node has ({cores} cores, {memory:g} bytes)"
         )
-        hint = "it is planned to run alone on its node; describe a larger node, or lower what it asks for"
+        hint = "it is planned to run alone on its node; describe a larger node, or lower its needs"
         problems.append(problem("PT012", text, where=template.key, hint=hint))
     return problems
 

@@ -387,12 +387,12 @@ class TranslatorService:
             )
             return msgspec.json.decode(ended.stdout, type=Forecast)
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise WorldError(f"what would run cannot be found out: {error}") from error
+            raise WorldError(f"cannot find out what would run: {error}") from error
         except msgspec.DecodeError as error:
             with contextlib.suppress(msgspec.DecodeError):
                 raise from_body(500, msgspec.json.decode(ended.stdout)) from error
             printed = ended.stderr.decode(errors="replace").strip()[-2000:]
-            raise WorldError(f"what would run cannot be found out: {printed}") from error
+            raise WorldError(f"cannot find out what would run: {printed}") from error
 
     def delete(self, identity: str) -> None:
         """Stop a translation if it runs, and delete it.

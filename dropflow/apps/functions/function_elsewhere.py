@@ -147,7 +147,7 @@ def _write_call(folder: Path, call: FunctionCall) -> None:
     except Exception as error:
         raise AppError(
             f"an argument of {call.title} cannot be pickled: {error}",
-            hint="functions in another environment get what can be pickled; give large data by path",
+            hint="functions in another environment get pickled values; give large data by path",
         ) from error
     _, parts = name_parts(call.name)
     (folder / "call").write_bytes(pickle.dumps((call.source, parts), _PROTOCOL) + arguments)

@@ -72,8 +72,8 @@ def _node_runner(context: click.Context, parameter: click.Parameter, value: str)
     help="Worker processes; one per core by default. On Dask, the most attempts of a session at a time.",
 )
 @memory_option(
-    "Memory that the node and what it runs may use together, such as '2 GiB'; by default what the machine, its control "
-    "group and ulimit allow. Contents beyond go to the disk, and attempts wait."
+    "Memory that the node and its attempts may use together, such as '2 GiB'; by default as much as the machine, its "
+    "control group and ulimit allow. Contents beyond go to the disk, and attempts wait."
 )
 @click.option(
     "--gpus",

@@ -39,8 +39,8 @@ from dropflow.submission.options import ConnectionOptions
     help="Worker processes of each node; by default the nodes share the cores.",
 )
 @memory_option(
-    "Memory that all nodes may use together, such as '8 GiB'; each gets an equal share. By default what the machine, "
-    "its control group and ulimit allow."
+    "Memory that all nodes may use together, such as '8 GiB'; each gets an equal share. By default as much as the "
+    "machine, its control group and ulimit allow."
 )
 @click.option(
     "--key", metavar="FILE", help="The cluster key; in the user's configuration by default, made when needed."

@@ -158,7 +158,7 @@ def pause_command(output: CommandOutput, *, manager: ConnectionOptions, session:
 @session_argument
 @connection_options
 def rebalance_command(output: CommandOutput, *, manager: ConnectionOptions, session: str) -> Exit:
-    """Move what has not begun of SESSION, so that all its nodes end at about the same time.
+    """Move drops of SESSION that have not begun, so that all its nodes end at about the same time.
 
     Nodes get as much as they have worked off before. What runs goes on where it is, and what has completed stays. The
     command returns when the nodes have decided. A note of the session lists what moved.
@@ -200,7 +200,7 @@ class DrainAnswer(msgspec.Struct, frozen=True, kw_only=True):
             yield f"session {session.session}: {session.text}"
         if self.over:
             yield (
-                f"{plural(self.over, 'session')} that ended before: what this node has of them stays in its directory, "
+                f"{plural(self.over, 'session')} that ended before: their files on this node stay in its directory, "
                 "and cannot be read until it is started again; 'dropflow fetch' copies it as long as the node is there"
             )
 

@@ -158,7 +158,7 @@ class FetchReply(msgspec.Struct, frozen=True, kw_only=True):
             yield f"  ... and {len(shown) - _SHOWN_FILES:,} more (--output json has them all)"
         for file in self.files:
             if file.kept:
-                yield f"note: {file.path} was there before: what was in it is in {file.kept}"
+                yield f"note: {file.path} was there before: its files are in {file.kept}"
         if self.interrupted:
             left = [missed for missed in self.missing if missed.is_cut_off]
             yield f"interrupted: {plural(len(left), 'result')} left to fetch{_sizes(left)}"
@@ -174,7 +174,7 @@ class FetchReply(msgspec.Struct, frozen=True, kw_only=True):
             yield f"missing: {count}, because the connection to the manager broke{_sizes(cut_off)}"
         yield from (f"missing: the results on node {node}, which did not answer" for node in self.silent)
         if not self.ok:
-            yield f"to fetch what is missing: {shell_command('fetch', self.session)} again, with the same -o"
+            yield f"to fetch missing results: {shell_command('fetch', self.session)} again, with the same -o"
 
     @property
     def status(self) -> Exit:
@@ -527,7 +527,7 @@ def download_archive(
                     raise LinkError(
                         f"the archive is not complete: {error}",
                         where=str(incomplete),
-                        hint="MISSING.txt at its end names what is missing, if the manager could write it; a fetch "
+                        hint="MISSING.txt at its end names missing results, if the manager could write it; a fetch "
                         "into a directory gets the rest, and can be continued",
                     ) from error
         os.replace(incomplete, target)  # noqa: PTH105 - over a file that is there

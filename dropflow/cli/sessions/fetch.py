@@ -142,7 +142,7 @@ def _not_stored(root: Path, error: OSError, *, left: int) -> StorageError:
     from dropflow.formatting import format_size
 
     problem = storage_error("write results", root, error)
-    more = f"; {format_size(left)} are left to fetch. What is here stays: fetch again, with the same -o" if left else ""
+    more = f"; {format_size(left)} are left to fetch. Files here stay: fetch again, with the same -o" if left else ""
     return StorageError(
         f"results cannot be stored: {error.strerror}",
         where=str(root),

@@ -73,7 +73,7 @@ class LogRecordsReply(msgspec.Struct, frozen=True, kw_only=True):
 @click.option(
     "--level",
     type=click.Choice(LEVELS, case_sensitive=False),
-    help="Only lines of this level and above; what programs print counts as INFO.",
+    help="Only lines of this level and above; output of programs counts as INFO.",
 )
 @click.option(
     "--drops", default="", metavar="TEXT", help="Only drops with this text in their id or logical node's name."

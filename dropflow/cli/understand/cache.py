@@ -71,7 +71,9 @@ def verify_cache(output: CommandOutput, *, store: str) -> Exit:
 @cache_command.command("prune")
 @output_options
 @_store_option
-@click.option("--limit", default="0", show_default=True, metavar="SIZE", help="What is left at most, such as 5 GiB.")
+@click.option(
+    "--limit", default="0", show_default=True, metavar="SIZE", help="Size of what is left at most, such as 5 GiB."
+)
 def prune_cache(output: CommandOutput, *, store: str, limit: str) -> Exit:
     """Remove results, those that were not used for longest first, until the result store has the size of --limit."""
     size = quantity(limit, MEMORY)

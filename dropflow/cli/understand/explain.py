@@ -197,8 +197,7 @@ def _made_in(output: CommandOutput, manager: ConnectionOptions, path: Path, plac
         raise NotFoundError(
             f"no result has the content of {path}: {format_size(size)}, {checksum_text(checksum)}{unanswered}",
             where=str(path),
-            hint=f"runs were looked for {' and '.join(looked)}: name another place with --in DIR, or a manager "
-            "with --to URL",
+            hint=f"the search was {' and '.join(looked)}: name another place with --in DIR, or a manager with --to URL",
         )
     output.note(f"{path} is {origins[0][1]} of {origins[0][0]}: it has the same size and {checksum_text(checksum)}")
     if len(origins) > 1:

@@ -52,7 +52,7 @@ class OriginReply(msgspec.Struct, frozen=True, kw_only=True):
         yield f"{origin.name} ({origin.oid}){content}"
         yield f"  graph {origin.graph}, parameters {origin.parameters}; software: {_software(origin.software)}"
         yield f"upstream of it: {plural(origin.total - 1, 'drop')}; roots: {origin.roots:,}"
-        yield from (f"note: node {node} did not answer: what it has is missing" for node in origin.missing)
+        yield from (f"note: node {node} did not answer: its part is missing" for node in origin.missing)
         yield "logical nodes, the nearest first:"
         for row in origin.nodes.rows:
             tried = f", {plural(row.attempts, 'attempt')}, {row.failed} failed" if row.attempts else ""

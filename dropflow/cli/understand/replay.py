@@ -108,7 +108,7 @@ class ReplayReply(msgspec.Struct, frozen=True, kw_only=True):
 @click.option(
     "--with-secrets",
     is_flag=True,
-    help="Export it although it has what is secret by its name: inputs, parameters, variables, or secrets of the host.",
+    help="Export it although inputs, parameters or variables have names of secrets, or it uses secrets of the host.",
 )
 @click.option(
     "--locals",

@@ -167,7 +167,7 @@ class TimesReply(msgspec.Struct, frozen=True, kw_only=True):
             yield from columns(rows, header=("from", "to", "contents", "bytes", "in place", "planned"))
             if self.statistics.uncounted:
                 nodes = ", ".join(self.statistics.uncounted)
-                yield f"these sums are incomplete: what {nodes} received is not known"
+                yield f"these sums are incomplete: transfers to {nodes} are not known"
 
     def _templates(self) -> Iterator[str]:
         rows = [

@@ -72,5 +72,5 @@
 % end
 </section>
 % if uncounted:
-<p class="muted small">These sums are incomplete: what <bdi>{{single_line(", ".join(uncounted), 400)}}</bdi> received is not known, because it was lost or does not answer.</p>
+<p class="muted small">These sums are incomplete: transfers to <bdi>{{single_line(", ".join(uncounted), 400)}}</bdi> are not known, because a node was lost or does not answer.</p>
 % end

@@ -155,7 +155,7 @@ class Draining:
             member = record.member
             if record.phase.is_quiet and member is not None and self._node not in member.views.view.draining:
                 text = f"session {record.name} ended before node {self._node} could give it away"
-                self._actions.append(Log(f"{text}: what is here of it stays in its directory", record.name))
+                self._actions.append(Log(f"{text}: its files here stay in its directory", record.name))
         self._open = [(record, progress) for record, progress in self._open if self._is_there(record)]
         if not self._open:
             self._end(now)

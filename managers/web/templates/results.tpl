@@ -26,7 +26,7 @@
 <button type="submit" name="format" value="tar">Download as tar</button>
 <button type="submit" name="format" value="zip">as zip</button>
 </form>
-<p class="muted small">If the download fails, <code>MISSING.txt</code> in it names what is missing. On a command line: <code>dropflow fetch {{name}}</code></p>
+<p class="muted small">If the download fails, <code>MISSING.txt</code> in it names missing results. On a command line: <code>dropflow fetch {{name}}</code></p>
 % elif query.text or query.node or query.offset:
 <div class="empty"><p>No result matches.</p><p><a href="{{own}}">Show all</a></p></div>
 % else:

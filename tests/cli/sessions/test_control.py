@@ -136,7 +136,7 @@ def test_a_node_is_drained(ask: Command, manager: FakeManager) -> None:
         answer = ask("drain", manager.name, "--grace", "2m")
         assert answer.text.startswith(f"node {manager.name} takes no sessions any more, and ends within 120 s\n")
         assert "session running: it goes to others\n" in answer.text
-        assert "3 sessions that ended before: what this node has of them stays in its directory" in answer.text
+        assert "3 sessions that ended before: their files on this node stay in its directory" in answer.text
     assert manager.drained == [(manager.name, DrainRequest(grace=120.0))] * 2
     ask("drain", manager.name)
     assert manager.drained[-1] == (manager.name, DEFAULT_DRAIN)

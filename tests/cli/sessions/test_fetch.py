@@ -131,7 +131,7 @@ def test_a_connection_that_breaks_is_reported_once(
     assert "error DF220: http://127.0.0.1" in answer.text
     assert answer.text.count("the connection broke") == 1
     assert f"missing: {total - 1} results, because the connection to the manager broke" in answer.text
-    assert "to fetch what is missing: dropflow fetch finished again, with the same -o" in answer.text
+    assert "to fetch missing results: dropflow fetch finished again, with the same -o" in answer.text
     assert (again.status, again.json["fetched"], again.json["were_there"]) == (0, total - 1, 1)
 
 
@@ -384,7 +384,7 @@ def test_a_directory_of_the_user_is_not_lost(ask: Command, manager: FakeManager,
     assert Path(f"{mine.parent}.before-fetch", "mine.txt").read_text() == "precious"
     fetched = downloads.FetchedFile(drop="d", node="n", path="p", size=1, kept="p.before-fetch")
     reply = downloads.FetchReply.of("s", "here", [fetched], ())
-    assert "note: p was there before: what was in it is in p.before-fetch" in [*reply.lines()]
+    assert "note: p was there before: its files are in p.before-fetch" in [*reply.lines()]
 
 
 def test_a_directory_comes_back_if_nothing_takes_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

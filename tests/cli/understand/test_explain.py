@@ -137,7 +137,7 @@ def test_a_manager_that_does_not_answer_is_named(dropflow: Command, tmp_path: Pa
     unknown = dropflow("explain", copy, "--to", "http://127.0.0.1:9")
 
     assert "the sessions of http://127.0.0.1:9 could not be searched: " in unknown.err
-    assert "runs were looked for in no directory: " in unknown.err
+    assert "the search was in no directory: " in unknown.err
 
 
 @pytest.mark.slow

@@ -67,7 +67,7 @@ def test_moved_bytes_that_are_not_counted_are_named() -> None:
     statistics = statistics_of(found, traffic=traffic, uncounted=("n1", "n2"))
     lines = list(TimesReply(run="s", statistics=statistics).lines())
 
-    sums = lines.index("these sums are incomplete: what n1, n2 received is not known")
+    sums = lines.index("these sums are incomplete: transfers to n1, n2 are not known")
     (moved,) = (at for at, line in enumerate(lines) if line.startswith("moved between nodes: 7"))
     assert moved < sums < lines.index("workers:")
 

@@ -207,7 +207,7 @@ def test_explain_says_why_drops_are_writing() -> None:
     core.handle([Opened(x, a, 1), Failed(a, 1, BOOM), Opened(x, a, 2)])
     of_data, of_app = explain(core, x).lines, explain(core, b).lines
 
-    assert "attempt 2 of its producer writes it, and consumers may read what is there" in of_data
+    assert "attempt 2 of its producer writes it, and consumers may read what is written" in of_data
     assert any("reads inputs that are still being written" in line for line in of_app)
     assert "  drawing_x_0 is WRITING" in of_app
     assert any(line.startswith("1 of its attempts do not count") for line in of_app)

@@ -224,8 +224,8 @@ def test_a_content_that_takes_too_much_has_no_preview(tmp_path: Path) -> None:
     [
         (b"\xff\xff\xff\xff", "answered with 4,294,967,295 bytes"),
         (b"\0\0\0\2ab", "gave an answer that cannot be read"),
-        (msgspec.msgpack.encode(PreviewAnswer()), "without what was asked for"),
-        (msgspec.msgpack.encode(PreviewAnswer(picture=b"GIF")), "without what was asked for"),
+        (msgspec.msgpack.encode(PreviewAnswer()), "without the preview"),
+        (msgspec.msgpack.encode(PreviewAnswer(picture=b"GIF")), "without the preview"),
         (b"", "ended with status 0"),
     ],
 )
