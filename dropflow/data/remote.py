@@ -62,7 +62,7 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 _SERVICES: Mapping[str, str] = {"ngas": "dropflow.data.ngas", "rdbms": "dropflow.data.database"}
 """The modules whose `SERVICE` has a protocol of its own."""
-_TIMES = ("mtime", "modified", "last_modified", "LastModified", "Last-Modified", "modify")
+CHANGE_TIMES = ("mtime", "modified", "last_modified", "LastModified", "Last-Modified", "modify")
 """Names of the time of the last change in file systems of fsspec."""
 
 
@@ -459,7 +459,7 @@ class _Fsspec:
                 return tag, str(info.get("VersionId") or "")
             case "http" | "https" if tag.startswith('"'):  # others are weak: the content may differ (RFC 9110, 8.8.1)
                 return str(info.get("url") or ""), tag
-        time = next((info[name] for name in _TIMES if info.get(name)), None)
+        time = next((info[name] for name in CHANGE_TIMES if info.get(name)), None)
         return (str(info.get("size")), str(time)) if trust_times and time else ()
 
     def open(self, location: str) -> BinaryIO:

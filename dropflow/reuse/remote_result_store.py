@@ -13,15 +13,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from dropflow.clock import SystemClock
-from dropflow.data.remote import COMMIT_SECONDS, check_url, file_system, reach
+from dropflow.data.remote import CHANGE_TIMES, COMMIT_SECONDS, check_url, file_system, reach
 from dropflow.errors import StorageError
 from dropflow.files import content_digest
 
 _T = TypeVar("_T")
 _PAUSE_SECONDS = 60.0
 """How long nothing is asked of a store that has failed: otherwise each application would wait until that is known."""
-_TIMES = ("LastModified", "mtime", "modified", "created")
-"""How file systems of fsspec name the time of the last change, or the only one that they have."""
 
 
 class RemoteFile(NamedTuple):
@@ -135,5 +133,6 @@ class RemoteResultStore:
 
 
 def _written(info: dict[str, Any]) -> str:
-    time = next((info[name] for name in _TIMES if info.get(name)), "")
+    # Files are not changed here, so the time at which one was created does if there is no other.
+    time = next((info[name] for name in (*CHANGE_TIMES, "created") if info.get(name)), "")
     return f"{time:020.6f}" if isinstance(time, float | int) else str(time)

@@ -10,9 +10,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dropflow.cli.main import commands
-from dropflow.data.remote import file_system
+from dropflow.data.remote import CHANGE_TIMES, file_system
 from dropflow.errors import StorageError
 from dropflow.reuse import remote_result_store
+from dropflow.reuse.remote_result_store import RemoteResultStore
 from dropflow.reuse.result_store import ResultStore, StoredContent
 from tests.reuse.test_stories import ALL, Story
 from tests.s3_server import make_bucket, s3_server
@@ -122,6 +123,16 @@ def test_the_store_at_an_address_is_counted_checked_and_pruned(story: Story, add
     assert _cache("prune", "--limit", "0").exit_code == 0
     assert '"records":0,"contents":0' in _cache("info").stdout.replace(" ", "")
     assert story.run() == ("is 18", ALL)
+
+
+@pytest.mark.parametrize("name", [*CHANGE_TIMES, "created"])
+def test_files_are_ordered_by_any_time_that_a_file_system_has(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """What was written first is pruned first, whatever the time is called."""
+    system, _ = file_system("memory://x")
+    found = {f"/x/contents/{at}/{at}": {"size": 1, name: time} for at, time in (("new", 9.0), ("old", 1.0))}
+    monkeypatch.setattr(type(system), "find", lambda *_, **__: found)
+
+    assert [file.name for file in RemoteResultStore("memory://x").files()] == ["old", "new"]
 
 
 @pytest.mark.slow
