@@ -136,7 +136,7 @@ def replicas_of(template: Template) -> int:
     if argument is None or is_empty(argument.value, "Integer"):
         return 0
     try:
-        return int(convert(argument.value, "Integer"))
+        return min(max(int(convert(argument.value, "Integer")), 0), MOST_REPLICAS)
     except Unusable:
         return 0
 

@@ -155,6 +155,21 @@ def test_results_are_on_as_many_nodes_as_asked_before_the_session_ends(tmp_path:
     assert len(_holders(cluster)) == 6
 
 
+@pytest.mark.parametrize("number", ["-1", "300"])
+def test_a_number_of_copies_that_no_node_may_ask_for_fails_nothing(tmp_path: Path, number: str) -> None:
+    """Data in memory whose number of nodes is below 0 or above 100 has as many copies as are possible."""
+    cluster = SimulatedCluster(3, tmp_path, workload=Runs().workload())
+    assert cluster.wait_for_nodes()
+    builder = GraphBuilder("one").app("make")
+    builder.data("made", arguments=(Argument(name="replicas", value=number, type="Integer"),)).connect("make", "made")
+    answer = cluster.submit(builder.build(), "s")
+
+    assert isinstance(answer, Answered), answer
+    ended = cluster.finish("s")
+    assert ended is not None
+    assert ended.status == "FINISHED"
+
+
 @pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.parametrize("replicas", [2, *nightly(3)])
