@@ -136,7 +136,7 @@ def replacing(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
     Parameters
     ----------
     mode : int, optional
-        Of the new file, whatever the umask is.
+        Mode of the new file, for any umask.
 
     Raises
     ------

@@ -203,7 +203,7 @@ class SubmitOptions(SessionOptions, frozen=True, kw_only=True, forbid_unknown_fi
             extra={"flag": "--protect", "type": "duration"},
         ),
     ] = 0.0
-    """In seconds; 0 for no copies."""
+    """Seconds; 0 for no copies."""
     memory_limit: Annotated[
         int,
         Meta(

@@ -3,7 +3,7 @@
 from enum import IntEnum
 
 UNKNOWN_STATE = 255
-"""In columns of states of drops: that of a drop whose node did not answer."""
+"""Value in columns of states for a drop whose node did not answer."""
 UNKNOWN = "UNKNOWN"
 """Nodes with unfinished drops of the session do not answer. Only islands and masters report it."""
 STOPPED_AT_WALLTIME = "stopped at its walltime"

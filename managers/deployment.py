@@ -80,9 +80,9 @@ class Deployment(SubmitOptions, frozen=True, kw_only=True, forbid_unknown_fields
     joined_by : str
         Name of the manager that adds nodes which come while the session runs; empty if none does.
     request_id : str
-        Of the request that submitted the session; empty if it had none.
+        Id of the request that submitted the session; empty if it had none.
     user : str
-        Whose session it is. Only managers send deployments, so that it is true.
+        Owner of the session. Only managers send deployments, so that it is true.
     is_joining : bool
         Whether the session runs already, and the receiver is to join it: it is the last of `places`, and has no drops
         until the others agree on a view that has it.

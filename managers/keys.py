@@ -140,7 +140,7 @@ def create_user(path: Path, cluster: ClusterKey, name: str, made: int) -> UserKe
     Parameters
     ----------
     cluster : ClusterKey
-        Of the cluster at which the key is valid.
+        Key of the cluster at which the key is valid.
     name : str
         Name of the user.
     made : int

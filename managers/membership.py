@@ -33,7 +33,7 @@ SUSPECT_AFTER = 3.0
 LOST_AFTER = 15.0
 """Seconds of silence after which a peer is lost, and its work is given up, unless options give another time."""
 _REFUSED_SHARE = 5
-"""By how much refused connections shorten the time after which a peer is lost: by default to 3 s."""
+"""Divisor of the time after which a peer is lost if it refuses connections: by default 3 s are left."""
 
 
 class MemberState(Enum):

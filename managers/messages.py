@@ -280,7 +280,7 @@ class Events(SessionMessage, frozen=True, array_like=True, tag="events"):
         int32 array, as long: the drop that started an error, or -1. Where the state is SKIPPED and the drop is one of
         the receiver, the application that chose to skip it; its own row follows in the same message.
     contents : tuple of Content
-        Of data drops in this message, and parts that applications in this message wrote to drops of the receiver.
+        Contents of data drops in this message, and parts that its applications wrote to drops of the receiver.
     streams : tuple of StreamUpdate
         Data drops that are open, or not any more; to be handled before everything else in this message.
     view : int

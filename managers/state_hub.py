@@ -65,7 +65,7 @@ class WatchedStates:
     Attributes
     ----------
     states : uint8 array
-        Of all drops of the graph, by row, with the signs of `dropflow.api.requests`.
+        States of all drops of the graph, by row, with the signs of `dropflow.api.requests`.
     events : LatestEvents
         Replaced as a whole, after `states`: states are never older than events.
     """

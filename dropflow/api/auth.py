@@ -205,7 +205,7 @@ class Admission(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AccessRules(msgspec.Struct, frozen=True, kw_only=True):
-    """Who may call a server.
+    """Rules for access to a server.
 
     Attributes
     ----------
@@ -371,7 +371,7 @@ class AccessControl:
         users : bool
             Whether keys of users are enough for the route. They are enough to read, for all routes.
         method, target : str
-            Of the request, as they were sent.
+            Parts of the request, as they were sent.
 
         Returns
         -------

@@ -184,7 +184,7 @@ class Client(Manager):
         Parameters
         ----------
         addresses : sequence of str
-            Of links (``tcp://host:port``) and managers (``http://host:port``); 32 at most.
+            Addresses of links (``tcp://host:port``) and managers (``http://host:port``); 32 at most.
         seconds : float
             How long the whole probe may take, 0.1 to 10.
 

@@ -51,7 +51,7 @@ class ContentRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     Attributes
     ----------
     digest : str
-        Of the content that the client has already (`dropflow.data.storage_errors.fingerprint`); empty if it has none.
+        Digest of the content that the client has (`dropflow.data.storage_errors.fingerprint`); empty if it has none.
     offset, checksum : int
         The client has this many bytes already of a content that was committed with this CRC-32. A content with another
         checksum comes from its beginning.

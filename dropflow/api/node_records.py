@@ -42,7 +42,7 @@ class NodeComponents(msgspec.Struct, frozen=True, kw_only=True):
     registered : tuple of str
         Components that its packages register, with the package before them: entry points ``dropflow.components``.
     lacks : tuple of Lack
-        Of what it was asked for, what is missing.
+        Needs that it was asked about and does not meet.
     """
 
     node: str
@@ -137,7 +137,7 @@ class NodeInfo(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     url : str
-        Of its REST server; empty if it was never reached.
+        Address of its REST server; empty if it was never reached.
     links : str
         Address of its links, ``tcp://host:port``.
     state : str
@@ -226,7 +226,7 @@ class ProbeResult(msgspec.Struct, frozen=True, kw_only=True):
     skew : float or None
         Seconds by which its clock is ahead of that of the manager that probes; None for links, and without an answer.
     version : str
-        Of its dropflow; empty if it is not known.
+        Version of its dropflow; empty if it is not known.
     protocol, incarnation : int
         See `ManagerInfo`; 0 if it is not known.
     key : str

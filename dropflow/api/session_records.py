@@ -107,9 +107,9 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
     lacks_witness : bool
         Whether it has an even number of members and no witness that answers, so that it survives one loss less.
     request_id : str
-        Of the request that submitted it (`SubmitQuery`); empty if it had none.
+        Id of the request that submitted it (`SubmitQuery`); empty if it had none.
     user : str
-        Whose key submitted it; empty for the cluster key and for tokens.
+        User whose key submitted it; empty for the cluster key and for tokens.
     """
 
     session: str

@@ -52,7 +52,7 @@ _PURPOSE = b"dropflow rest request, version 2"
 _CHALLENGE = "challenge"
 """First part of what a proof covers; a request has nine parts."""
 _UNKNOWN = "0" * 32
-"""In place of the manager in a caller's first request."""
+"""Stands for the manager in a caller's first request."""
 
 # One form, matched as a whole, so that no field can be given twice, be empty, or be read in two ways.
 _TIME, _HEX32, _HEX64 = r"(?P<time>[0-9]{1,12}\.[0-9]{3})", "[0-9a-f]{32}", "[0-9a-f]{64}"
@@ -234,7 +234,7 @@ class Signer:
         Parameters
         ----------
         method, host, target : str
-            Of the request, exactly as they are sent; `target` is the path with its query.
+            Parts of the request, exactly as they are sent; `target` is the path with its query.
         body : str
             `digest` of the body as it is sent, compressed or not.
         content_type, content_encoding : str
@@ -307,7 +307,7 @@ class Verifier:
         header : str
             ``Authorization``.
         method, host, target, content_type, content_encoding : str
-            Of the request as it was received; see `Signer.sign`.
+            Parts of the request as it was received; see `Signer.sign`.
 
         Raises
         ------

@@ -54,7 +54,7 @@ _AHEAD = 4 << 20
 """Bytes of an answer that may wait to be sent. waitress has them in memory, and not in a temporary file, up to four
 times as many."""
 _NO_LIMIT = 2**62
-"""For limits of waitress that other code enforces."""
+"""Value for limits of waitress that other code enforces."""
 
 
 # Decides which connections a server closes because they take too long, or because there are too many.

@@ -70,7 +70,7 @@ class DamagedError(CannotHoldError):
 
 @dataclass(frozen=True)
 class FormatPath:
-    """In an annotation: an argument of a function is the path of a content, as text.
+    """Annotation of an argument of a function that is the path of a content, as text.
 
     Attributes
     ----------

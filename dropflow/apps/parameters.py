@@ -24,7 +24,7 @@ DETERMINISTIC = Parameter(
     "--reuse.",
 )
 NOT_DETERMINISTIC = msgspec.structs.replace(DETERMINISTIC, default=False)
-"""For components whose outputs depend on time, chance, the network, or files that are not in the graph."""
+"""Parameter for components whose outputs depend on time, chance, the network, or files that are not in the graph."""
 
 COMMON_APP: tuple[Parameter, ...] = (
     Parameter(

@@ -100,7 +100,7 @@ class RuntimeEnvironment(NamedTuple):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """What they need of a host, besides an image."""
+        """Needs from a host, besides an image."""
         names = (text.removeprefix(_SECRET) for text in self.variables.values() if text.startswith(_SECRET))
         return (
             *(f"secret:{name}" for name in names),
@@ -110,7 +110,7 @@ class RuntimeEnvironment(NamedTuple):
 
     @property
     def prelude(self) -> str:
-        """What a shell runs before the command."""
+        """Shell code that runs before the command."""
         path, names = shlex.quote(self.virtual), " ".join(self.modules)
         is_conda = Path(self.virtual, "conda-meta").is_dir()
         text = _LOAD.format(names=names, inits=" ".join(_INITS)) if names else ""

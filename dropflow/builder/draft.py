@@ -23,7 +23,7 @@ TRANSPARENT = ("SubGraph", "ExclusiveForceNode", "Service")
 COLLECTING = ("Gather", "GroupBy", "MKN")
 """Constructs with an input application that exists once for each chunk or group, and not once beside the construct."""
 NODE_RADIUS = 40.0
-"""Of a node with its icon and its name, as EAGLE draws it."""
+"""Radius of a node with its icon and its name, as EAGLE draws it."""
 _PAD = 45.0
 """Between the rim of a construct, where its input application is drawn, and its nodes."""
 _GAP = 90.0
@@ -54,11 +54,11 @@ class DraftNode:
     own_encoding : str
         How the value of data is written, if that does not follow from other data.
     passed_on : DraftNode or None
-        Of data that an application passes on unchanged: the data that it reads.
+        For data that an application passes on unchanged: the data that it reads.
     fields : dict
         Parameters and ports by name.
     reads : dict
-        Of an application: the encodings of input ports that do not follow from the data, by port.
+        For an application: the encodings of input ports that do not follow from the data, by port.
     """
 
     id: str
@@ -123,7 +123,7 @@ class DraftGraph:
     _names: set[str] = field(default_factory=set)
     """Names of nodes, also those before they were renamed, since ids are made from them."""
     undo: list[Callable[[], object]] = field(default_factory=list)
-    """What takes back changes of handles by calls, if the call is refused after all."""
+    """Functions that undo changes of handles by a call, if it is refused after all."""
 
     def add(
         self,

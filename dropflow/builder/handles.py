@@ -41,7 +41,7 @@ _BY_SUFFIX = {
 _COMPONENTS = {component.name: component for component in DATA_COMPONENTS} | {
     component.category: component for component in reversed(DATA_COMPONENTS)
 }
-"""By name and category; of several with one category the first, which is the general one: File, not JSON."""
+"""Data components by name and category; the first of several with one category is the general one: File, not JSON."""
 _BY_CLASS = {component.dropclass: component for component in DATA_COMPONENTS}
 
 # Types of ports from annotations, and the check that a value of one annotation can be an argument of another.

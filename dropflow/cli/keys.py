@@ -27,7 +27,7 @@ class KeyReply(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     user : str or None
-        Whose key it is; None for the cluster key.
+        Owner of the key; None for the cluster key.
     revoked : dict
         Until when keys of users that were made are revoked, in seconds since 1970; for the cluster key.
     """

@@ -88,7 +88,7 @@ class CommandOutput:
 
 
 class JsonOutput(CommandOutput):
-    """For programs: exactly one JSON object on standard output, on one line."""
+    """Output for programs: exactly one JSON object on standard output, on one line."""
 
     kind = OutputKind.JSON
 
@@ -109,7 +109,7 @@ class JsonOutput(CommandOutput):
 
 
 class QuietOutput(CommandOutput):
-    """For scripts that check the exit status: silent unless something is wrong, and brief then."""
+    """Output for scripts that check the exit status: silent unless something is wrong, and brief then."""
 
     kind = OutputKind.QUIET
 

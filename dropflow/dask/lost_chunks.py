@@ -163,7 +163,7 @@ def persisted_chunks(
     tasks : TranslatedGraph
         The graph.
     session : PersistedSession
-        Has the results.
+        The session with the results.
     leave : callable, optional
         As in `Recipe`; without it, lost chunks are not computed again.
     """

@@ -23,7 +23,7 @@ from dropflow.files import PICKLE_PROTOCOL
 _PAGE = 256
 """Tasks on a page: few enough to load in a millisecond or two, and enough to hide the cost of a page."""
 _NOTHING: Mapping[Any, Any] = {}
-"""For the many tasks without keys and aliases of their own: one object. Never changed."""
+"""Shared by the many tasks without keys and aliases of their own. Never changed."""
 _SHARED_SIZE = 1024
 """Bytes from which an array, or other bytes, that several tasks have are written once."""
 
@@ -93,7 +93,7 @@ def encode_pages(entries: Sequence[TaskEntry], name: str) -> dict[str, Any]:
     entries : sequence of TaskEntry
         By ascending instance.
     name : str
-        Of the template, for messages.
+        Name of the template, for messages.
 
     Raises
     ------
@@ -129,7 +129,7 @@ class TaskPages:
     value : mapping
         From `encode_pages`.
     name : str
-        Of the template, for messages.
+        Name of the template, for messages.
     """
 
     def __init__(self, value: Mapping[str, Any], name: str) -> None:

@@ -258,7 +258,7 @@ class _Tables:
 
 
 SERVICE = _Tables()
-"""For `dropflow.data.remote`."""
+"""The service for `dropflow.data.remote`."""
 
 
 def _sqlalchemy() -> Any:

@@ -150,7 +150,7 @@ class FileWriter:
     overflow : callable, optional
         Returns a temporary path on another file system, for the case that the first one is full.
     shielded : Shield
-        Of the attempt that writes: an interruption just after a file is opened would leave it open.
+        Shield of the attempt that writes: an interruption just after a file is opened would leave it open.
     """
 
     def __init__(

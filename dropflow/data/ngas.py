@@ -147,7 +147,7 @@ class _Ngas:
 
 
 SERVICE = _Ngas()
-"""For `dropflow.data.remote`."""
+"""The service for `dropflow.data.remote`."""
 
 
 class _RefusedError(OSError):

@@ -297,7 +297,7 @@ class LocalRepository:
     clock : Clock
         Tells the time.
     graph : PhysicalGraph, optional
-        Of the session: its edges decide which drop may replace the file of another one.
+        Graph of the session: its edges decide which drop may replace the file of another one.
     durable : bool
         Whether contents are forced to the disk when they are committed.
     shared_memory : Path or None
@@ -322,7 +322,7 @@ class LocalRepository:
         path = os.path.abspath(directory)  # noqa: PTH100 - resolve() would follow links
         self.workspace = Workspace(path, session, durable, secrets.token_hex(_TAG_BYTES))
         self.notes: list[str] = []
-        """What users are told: directories that were put aside."""
+        """Messages to users: directories that were put aside."""
         self._clock = clock
         self.set_graph(graph)
         self._segment: Path | None = None

@@ -81,7 +81,7 @@ class Slot(msgspec.Struct, frozen=True):
     kept : bool
         Whether the content is kept after the session, so that it must be on disk.
     shielded : Shield
-        Of the attempt that writes.
+        Shield of the attempt that writes.
     index : tuple of int
         Position in each axis of the template, of a drop that no application writes.
     """

@@ -423,7 +423,7 @@ class StreamedWriter:
     clock : Clock
         Measures how long a reader has not moved.
     shielded : Shield
-        Of the attempt that writes: an interruption while the stream is made would leave its files open.
+        Shield of the attempt that writes: an interruption while the stream is made would leave its files open.
     """
 
     def __init__(

@@ -59,8 +59,7 @@ class ContentTable:
         self.contents: dict[int, Handle] = {}
         """Contents by drop; read-only for other objects."""
         self.missing: dict[int, float] = {}
-        """By drop: share of the data that was missing when its content was made, if not 0. Kept after the content is
-        gone."""
+        """Share of missing data when a content was made, if not 0, by drop. Kept after the content is released."""
         self.written = bytearray(graph.drops)
         """1 for each drop here that has, or had, a content; read-only for other objects."""
         self._graph = graph
@@ -74,8 +73,7 @@ class ContentTable:
         self._outgoing: dict[int, dict[int, Handle]] = {}
         self._unrecorded: dict[int, Handle] = {}
         self._seconds: dict[int, float] | None = None
-        """By drop here without a content yet: seconds of the longest attempt that wrote to it; None if they are not
-        kept."""
+        """Seconds of the longest attempt that wrote to a drop here without a content, by drop; None if not kept."""
 
     def keep_seconds(self) -> None:
         """Keep the seconds of attempts for `take_seconds`."""

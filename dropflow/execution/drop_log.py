@@ -59,8 +59,8 @@ class LogIndex:
     times : array of float
         Time at which each part was begun, in seconds since the epoch.
     drops, starts, ends : array of int
-        Of each part: the place of its drop in `names`, and the range of its bytes in the log of the drop. The end is -1
-        if the part goes on to the end of the log.
+        For each part, the place of its drop in `names`, and the range of its bytes in the log of the drop. The end is
+        -1 if the part goes on to the end of the log.
     """
 
     def __init__(self, folder: str) -> None:

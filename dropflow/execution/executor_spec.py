@@ -31,7 +31,7 @@ class KeyPart(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def counted(self) -> tuple[str, ...]:
-        """What of it is in a key: not the source of code, so that a comment does not count."""
+        """The parts of it that are in a key: not the source of code, so that a comment does not count."""
         return self.kind, self.name, self.value, self.type
 
 

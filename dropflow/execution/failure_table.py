@@ -73,7 +73,7 @@ class FailureTable:
     core : Core
         The core of the session.
     directory : str
-        Of the session, where the logs of its drops are.
+        Directory of the session, where the logs of its drops are.
     exchange : Exchange or None
         The other nodes of the session.
     """

@@ -53,7 +53,7 @@ class GivenAttempts:
         self._most = min(_LONGEST * window, max(_MOST_AHEAD, 2 * window))
         self._count = 0
         self._ahead: dict[int, _Ahead] = {}
-        """By drop, the attempts that run ahead of the decision of the core."""
+        """Attempts that run ahead of the decision of the core, by drop."""
         self._results: dict[int, AttemptResult] = {}
         """Results that came before the core has decided that the attempt runs, by drop."""
         self._again: list[Run] = []

@@ -276,7 +276,7 @@ class ReplayedSession:
 
     @property
     def missing(self) -> dict[int, float]:
-        """By drop: share of the data that was missing when its content was made, if not 0."""
+        """Share of missing data when a content was made, if not 0, by drop."""
         return {drop: record.missing for drop, record in self.contents.items() if record.missing}
 
     @property

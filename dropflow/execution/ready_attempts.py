@@ -258,11 +258,11 @@ class ReadyRuns:
     core : Core
         Decides which attempts are current.
     contents : ContentTable
-        Has the inputs of tasks.
+        The inputs of tasks.
     streams : OpenStreams
-        Has inputs that are still written.
+        Inputs that are still written.
     inputs : SessionInputs
-        Has the results of attempts that ran ahead of their inputs.
+        Results of attempts that ran ahead of their inputs.
     given : GivenAttempts
         The attempts that the runner has.
     tasks : TaskBuilder

@@ -624,7 +624,7 @@ class Session:
 
     @property
     def missing(self) -> Mapping[int, float]:
-        """By drop: share of the data that was missing when its content was made, if not 0; also if it was released."""
+        """Share of missing data when a content was made, if not 0, by drop; also of released contents."""
         return self._contents.missing
 
     def contents(self) -> dict[int, Handle]:

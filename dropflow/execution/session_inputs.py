@@ -171,7 +171,7 @@ class SessionInputs:
         times: AttemptTimes | None,
     ) -> None:
         self.durations: dict[int, tuple[int, float]] = {}
-        """By template: attempts that have succeeded, and how many seconds they took together."""
+        """Number of successful attempts, and their seconds together, by template."""
         self.postponed: set[int] = set()
         """Drops whose attempts were not started because of the walltime."""
         self.reason = ""

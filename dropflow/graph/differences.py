@@ -52,7 +52,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     left, right : str, float or None
         The first and the second value, long texts cut around the first letter that differs; None if there is none.
     unit : str
-        Of numbers: ``seconds``, ``bytes`` or ``count``.
+        Unit of numbers: ``seconds``, ``bytes`` or ``count``.
     """
 
     subject: str

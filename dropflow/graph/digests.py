@@ -40,9 +40,9 @@ class DropDigests:
     Attributes
     ----------
     graph : uint64 array, shape (drops, 2)
-        Of components, indices and edges.
+        Digests of components, indices and edges.
     parameters : uint64 array, shape (drops, 2)
-        Of these and of parameters.
+        Digests of these and of parameters.
     """
 
     graph: _Lanes

@@ -137,7 +137,7 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
     part, planes, plane : int
         What is shown of how many.
     width, height : int
-        Of the picture; 0 if there is none.
+        Size of the picture; 0 if there is none.
     across, down : int
         Values of the whole plane in a row and in a column of its picture.
     region : tuple of int
@@ -191,7 +191,7 @@ class PreviewRequest(msgspec.Struct, frozen=True, kw_only=True):
     is_picture : bool
         Whether its picture is wanted, not its preview.
     name : str
-        Of the file; the suffix may tell the format.
+        Name of the file; the suffix may tell the format.
     body : bytes or None
         A content in memory.
     folder : str

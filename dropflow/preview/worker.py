@@ -42,7 +42,7 @@ def main(descriptor: int, memory: int, seconds: int) -> None:
     Parameters
     ----------
     descriptor : int
-        Of the socket. Standard input is the end of a pipe that the manager never writes to.
+        Descriptor of the socket. Standard input is the end of a pipe that the manager never writes to.
     memory : int
         Bytes of address space.
     seconds : int
@@ -70,7 +70,7 @@ def answer(request: PreviewRequest, descriptor: int | None, memory: int) -> Prev
     Parameters
     ----------
     descriptor : int or None
-        Of a file; it is closed.
+        Descriptor of a file; it is closed.
     memory : int
         The limit of this process, for the message.
     """

@@ -76,7 +76,7 @@ class StoredAttempt(msgspec.Struct, frozen=True):
 
 
 class AttemptReuse:
-    """What the executor of a session asks before and after each attempt.
+    """The reuse of results, for the executor of a session before and after each attempt.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What the code of an application is, for its key: functions, the modules of the user that they import, and packages.
+"""The code of an application, for its key: functions, the modules of the user that they import, and packages.
 
 Nothing is imported or run: sources are found and parsed. A source counts by its syntax tree, so comments, blank lines
 and formatting do not matter, and everything else does. Of the standard library and of installed packages the version

@@ -1,4 +1,4 @@
-"""What the results of each logical node depend on, which nodes are reused at all, and the keys known before a run.
+"""The dependencies of the results of each logical node, which nodes are reused at all, and the keys known before a run.
 
 The *deep* key of a drop is made from those of the drops that it is made from, so that a branch of the graph is known
 without reading anything but files from outside. The key from contents is made where attempts run
@@ -59,7 +59,7 @@ _IMAGE_FIELDS = frozenset(map(fold, ("image", "tag", "digest", "docker_tag", "do
 
 
 class NodeKey(NamedTuple):
-    """What the results of an application node depend on, beside its inputs; or why they are never reused."""
+    """Dependencies of the results of an application node beside its inputs; or why they are never reused."""
 
     parts: tuple[KeyPart, ...]
     reason: str = ""

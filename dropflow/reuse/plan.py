@@ -1,4 +1,4 @@
-"""What a run takes from the result store before anything runs: whole branches of the graph. Only their ends are read.
+"""Results that a run takes from the store before anything runs: whole branches of the graph. Only their ends are read.
 
 Such drops are known when the session begins, as those of a session that continues
 (`dropflow.execution.decisions.continuation`).
@@ -42,14 +42,14 @@ _KEYS = "keys.npy"
 
 @dataclass
 class ReusePlan:
-    """What is known of a graph before it runs.
+    """Reuse of results in a graph, as far as it is known before the graph runs.
 
     Attributes
     ----------
     graph : PhysicalGraph
         The graph.
     nodes : tuple of NodeKey
-        What the results of each template depend on.
+        Dependencies of the results of each template.
     keys : uint64 array, shape (drops, 2)
         From `dropflow.reuse.keys.deep_keys`.
     taken : mapping of int to Record
@@ -59,10 +59,10 @@ class ReusePlan:
     running : list of int
         All other applications, the last one in the graph first.
     contents : mapping of int to tuple of (str, str, bool)
-        Of inputs from outside name, digest and whether it is text, as in the keys of attempts; after `take_by_contents`
-        also of what taken applications wrote.
+        Name and digest of inputs from outside, and whether they are text, as in the keys of attempts; after
+        `take_by_contents` also those of the outputs of taken applications.
     untold : mapping of int to str
-        Of inputs whose store does not tell when they change, the names.
+        Names of inputs whose store does not tell when they change.
     """
 
     graph: PhysicalGraph
@@ -77,7 +77,7 @@ class ReusePlan:
 
 
 class ReuseChoices(NamedTuple):
-    """What can be chosen about reuse: the options of `dropflow.session_options.RunOptions`."""
+    """Options of reuse: `dropflow.session_options.RunOptions`."""
 
     verify: float = 0.0
     trust_times: bool = False

@@ -1,4 +1,4 @@
-"""What a run would do, and why, before it runs: for each logical node how many of its applications run."""
+"""A forecast of a run, with reasons: for each logical node how many of its applications run."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -58,7 +58,7 @@ def forecast(plan: ReusePlan, store: ResultStore, measured: MeasuredSeconds | No
     Parameters
     ----------
     measured : MeasuredSeconds, optional
-        What drops took in earlier runs. Of applications without it, the store has how long they took the last time.
+        Seconds of drops in earlier runs. For others, the store has how long applications took the last time.
     """
     graph = plan.graph
     reused = Counter(int(graph.template[app]) for app in (*plan.taken, *plan.spared))

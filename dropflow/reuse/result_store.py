@@ -115,7 +115,7 @@ class StoredContent(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def input_digest(self) -> str:
-        """What `digest_of` returns for it where it is an input."""
+        """The result of `digest_of` for it where it is an input."""
         return _executable(self.digest) if self.executable else self.digest
 
     @property
@@ -125,7 +125,7 @@ class StoredContent(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True):
-    """What an application wrote, where and when, and what its key was made from.
+    """The outputs of an application, where and when it wrote them, and the parts of its key.
 
     Attributes
     ----------
@@ -136,7 +136,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
     skipped : tuple of int
         Places of the outputs that it chose to skip.
     parts : tuple of KeyPart
-        What went into its key.
+        The parts of its key.
     name : str
         Under which the store has the last record of the drop, from `dropflow.reuse.attempt.drop_name`.
     session, host : str
@@ -157,9 +157,9 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Entry(NamedTuple):
-    """What is at a path in a directory: whether it is executable or where a link leads, and a digest of a file.
+    """An entry of a directory: whether it is executable or where a link leads, and a digest of a file.
 
-    Of a link out of the directory, `behind` is a digest of what is there.
+    For a link out of the directory, `behind` is a digest of its target.
     """
 
     path: str
@@ -170,7 +170,7 @@ class _Entry(NamedTuple):
 
 
 class StoreUse(msgspec.Struct, frozen=True, kw_only=True):
-    """What is in a store, or what a command has done to it. Sizes are in bytes."""
+    """Contents of a store, or changes to it by a command. Sizes are in bytes."""
 
     records: int = 0
     contents: int = 0

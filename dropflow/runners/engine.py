@@ -108,7 +108,7 @@ class Engine(Protocol):
     """Runs batches. All methods but `start`, `put` and `close` return immediately; they are called by one thread."""
 
     name: str
-    """For messages, such as ``Dask``."""
+    """Name for messages, such as ``Dask``."""
 
     def start(self, spec: ExecutorSpec, factory: str, events: EngineEvents, *, store: str = "") -> Sequence[WorkerView]:
         """Connect to the engine, or start it, and return its workers.

@@ -164,7 +164,7 @@ class SentBatch:
     had_one: bool
     """Whether it was sent with a single attempt."""
     aborted: dict[AttemptKey, float] = field(default_factory=dict)
-    """By aborted attempt: the time until which its answer is awaited."""
+    """Time until which the answer of an aborted attempt is awaited, by attempt."""
 
 
 class SentBatches:

@@ -145,7 +145,7 @@ class OutputLogs:
     directory : Path
         Directory of the logs ``worker-<n>.log`` for output outside of attempts.
     dispatcher : Dispatcher
-        Has the runners.
+        The dispatcher that has the runners.
     clock : Clock
         Gives the times of lines.
     """

@@ -169,7 +169,7 @@ def submit_once(manager: PatientClient, graph: PhysicalGraph, query: SubmitQuery
     Parameters
     ----------
     manager : PatientClient
-        Has reached the manager before: an error of the credentials, for example, is raised at once.
+        A client that has reached the manager before: an error of the credentials, for example, is raised at once.
     graph : PhysicalGraph
         The graph.
     query : SubmitQuery

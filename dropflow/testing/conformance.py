@@ -141,7 +141,7 @@ class RunOutcome(msgspec.Struct, frozen=True):
     states : dict of str to int
         Number of drops by state.
     failures : tuple
-        Of each root cause: drop, code, text, how many drops are in ERROR because of it.
+        For each root cause: drop, code, text, how many drops are in ERROR because of it.
     contents : dict of str to int
         Checksum of the content of each data drop that has one at the end, by its id; none of directories and devices.
     infrastructure_faults : int

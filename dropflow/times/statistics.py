@@ -21,7 +21,7 @@ class NodeProfile(msgspec.Struct, frozen=True, kw_only=True):
     queued : float
         Median of the seconds from then until it began.
     waited_p95 : float
-        Of both together.
+        95th percentile of both together.
     planned : float
         Seconds that the graph declares for one; 0 if it declares none.
     processor : float

@@ -81,7 +81,7 @@ class ComparedSession(msgspec.Struct, frozen=True, kw_only=True):
     ----------
     session, graph, status : str
     digest : str
-        Of its graph (`dropflow.graph.codec`), which includes the nodes of its drops.
+        Digest of its graph (`dropflow.graph.codec`), which includes the nodes of its drops.
     started : float
         Seconds since the epoch.
     drops, edges : int

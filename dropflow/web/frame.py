@@ -115,7 +115,7 @@ class PageTemplates:
         Parameters
         ----------
         name : str
-            Of the template, without its suffix.
+            Name of the template, without its suffix.
         twin : str
             Address of the same page as JSON; empty when there is none.
         **given
@@ -284,7 +284,7 @@ class LogSource(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     name, about : str
-        Of the session, drop or manager, and what its log has.
+        Name of the session, drop or manager, and a description of its log.
     heading : str
         Heading of the page.
     crumbs, tabs : tuple of (str, str)

@@ -56,7 +56,7 @@ class OriginDrop(msgspec.Struct, frozen=True, kw_only=True):
     away : int
         Edges between it and the result.
     digest : str
-        Of what it was made from, with parameters.
+        Digest of what it was made from, with parameters.
     state : str
         Name of its `dropflow.states.DropState`; empty if it is not known.
     attempts : tuple of OriginAttempt

@@ -38,7 +38,7 @@ class ChildConnections:
     Parameters
     ----------
     name : str
-        Of the composite, for the log.
+        Name of the composite, for the log.
     connect : callable
         Makes a client of the manager at a URL.
     clock : Clock

@@ -81,10 +81,10 @@ class Deployments:
         self._deploy_seconds = deploy_seconds
         self._undo_later = undo_later
         self._undone = Newest[str, str](_REMEMBERED_DEPLOYMENTS)
-        """By session: why its last deployment was undone."""
+        """Reasons why the last deployment was undone, by session."""
         self._prepared = Newest[tuple[str, int], _PreparedNodes](_REMEMBERED_DEPLOYMENTS)
         self._submitting: dict[str, DropflowError | None] = {}
-        """By name of a session that `submit` is deploying: the error if it was cancelled, else None."""
+        """Sessions that `submit` is deploying, by name: the error if it was cancelled, else None."""
 
     def nodes(self) -> Routine[tuple[NodeInfo, ...]]:
         """Return all nodes below, from the last answers of the children; those that do not answer are asked again."""

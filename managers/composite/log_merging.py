@@ -124,7 +124,7 @@ class KnownCauses:
     Parameters
     ----------
     answers : sequence of FailureList
-        Of children that answer, with columns and the records of lost nodes.
+        Answers of children, with columns and the records of lost nodes.
     remembered : sequence of FailureInfo
         From the last reports of the other children.
 
@@ -235,7 +235,7 @@ def bundle(name: str, members: Sequence[tuple[str, Download]], *, notes: str = "
     members : sequence of (str, Download)
         Directory and content. All are read and closed; large ones go through a temporary file.
     notes : str
-        What is missing, for a file ``MISSING.txt``; no such file if it is empty.
+        The missing parts, for a file ``MISSING.txt``; no such file if it is empty.
     """
     file = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES)  # noqa: SIM115 - closed with the download
     try:
@@ -316,4 +316,4 @@ MERGES: Mapping[str, Callable[..., Any]] = {
     operations.JOURNAL.name: _merge_journals,
     operations.TIMES.name: _merge_times,
 }
-"""By the name of the operation: takes the name of the session, the answers, and the other arguments."""
+"""Functions by the name of the operation: each takes the name of the session, the answers, and the other arguments."""

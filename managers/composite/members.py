@@ -69,7 +69,7 @@ class Imbalance:
 
     def __init__(self) -> None:
         self._notes = Newest[tuple[str, int], _Notes](_REMEMBERED_EPOCHS)
-        """By session and epoch."""
+        """Notes by session and epoch."""
 
     def is_due(self, session: SessionDetail, parts: Sequence[SessionPart], now: float) -> bool:
         """Return whether a session is to be rebalanced now; if so, count it as rebalanced.

@@ -221,7 +221,7 @@ class Routines:
         self._asked: dict[int, tuple[_Gathering, Question]] = {}
         self._plans: dict[int, _Running] = {}
         self._children: dict[tuple[str, bool], _Child] = {}
-        """By URL, and whether the questions may take minutes."""
+        """Children by URL, and whether the questions may take minutes."""
         self._gatherings: list[_Gathering] = []
         self._waiting: list[_Waiting] = []
 

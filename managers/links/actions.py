@@ -232,7 +232,7 @@ class LinkStatistics(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     name, incarnation, address :
-        Of this process.
+        Those of this process.
     peers : tuple of PeerStatistics
         By name.
     delivered : int

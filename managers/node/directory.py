@@ -54,7 +54,7 @@ _REPLACED = (END, SUMMARY)
 
 class _Checksummed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     crc32: int
-    """Of `content`, as it is encoded."""
+    """Checksum of `content`, as it is encoded."""
     content: msgspec.Raw
 
 

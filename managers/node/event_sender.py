@@ -67,7 +67,7 @@ class EventSender:
         self._streaming = frozenset(streaming)
         self._sequence: dict[str, int] = {}
         self._parts: dict[int, list[tuple[int, Handle]]] = {}
-        """By drop on another node: its producers here, and the part of each."""
+        """Producers here, and the part of each, by the drop on another node."""
         self._columns: dict[int, _Columns] = {}
 
     def add(self, event: Publish, handles: dict[int, Handle]) -> None:

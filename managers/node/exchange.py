@@ -90,7 +90,7 @@ class CopyJobs:
 
 
 class ExchangeResources(Protocol):
-    """What the exchanges of all sessions of a process share."""
+    """Resources that the exchanges of all sessions of a process share."""
 
     @property
     def clock(self) -> Clock:

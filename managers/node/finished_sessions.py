@@ -212,7 +212,7 @@ class FinishedSession(_OverSession):
 
     @property
     def missing(self) -> Mapping[int, float]:
-        """By drop: share of the data that was missing when its content was made, if not 0."""
+        """Share of missing data when a content was made, if not 0, by drop."""
         return self._replayed.missing
 
     def contents(self) -> Mapping[int, Handle]:

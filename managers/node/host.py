@@ -88,7 +88,7 @@ class SessionHost:
     owner : MachineOwner
         The owner of the machine.
     resources : SessionResources
-        What sessions share.
+        Resources that sessions share.
     """
 
     def __init__(

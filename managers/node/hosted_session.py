@@ -479,7 +479,7 @@ class HostedSession:
 
     @property
     def finding(self) -> str:
-        """What is wrong with a session that is not over; empty if nothing is."""
+        """The problem of a session that is not over; empty if there is none."""
         if self.state.is_terminal:
             return ""
         if self._waiting.startswith(WAITING):

@@ -86,7 +86,7 @@ class LiveSession(Protocol):
 
     @property
     def missing(self) -> Mapping[int, float]:
-        """By drop: share of the data that was missing when its content was made, if not 0."""
+        """Share of missing data when a content was made, if not 0, by drop."""
         ...
 
     @property
@@ -403,7 +403,7 @@ class StateLogs:
 
     def __init__(self) -> None:
         self._logs: dict[int, tuple[ref[PhysicalGraph], StateLog]] = {}
-        """By the identity of the graph of the slice, which is a new object in each view of a session."""
+        """Logs by the identity of the graph of the slice, which is a new object in each view of a session."""
 
     def read(self, session: SessionCaller, piece: Slice, since: str, running: Running = None) -> DropStates:
         """Return the states of the drops of this node, or their changes since the answer with the cursor `since`.

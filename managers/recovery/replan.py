@@ -86,7 +86,7 @@ def with_implied_completions(graph: PhysicalGraph, states: StateColumn, unknown:
 # How long drops take, and how fast members are, from the attempts that have succeeded: pure functions.
 
 Durations = Mapping[int, tuple[int, float]]
-"""By template: attempts that have succeeded on a member, and how many seconds they took together."""
+"""Number of successful attempts on a member, and their seconds together, by template."""
 
 _SLOWEST, _FASTEST = 0.05, 20.0
 """Limits on a speed in relation to the mean, so that a few odd attempts do not empty a member."""
@@ -350,7 +350,7 @@ class _Placement:
     reported : tuple of Place
         Its members that have reported. Owners are numbered in their order, and then come those that join.
     reports : list of _Report
-        Of these.
+        Their reports.
 
     Attributes
     ----------

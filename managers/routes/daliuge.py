@@ -409,7 +409,7 @@ def daliuge_routes(
     Parameters
     ----------
     manager : Manager
-        Whose sessions they show.
+        Manager of the sessions that they show.
     stop : callable, optional
         Ends the process soon, without waiting; ``POST /api/stop`` answers 501 without one.
     limits : Limits, optional

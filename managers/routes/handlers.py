@@ -70,7 +70,7 @@ def api_v1_routes(
     Parameters
     ----------
     manager : Manager
-        Whose methods they call.
+        Manager that they call.
     streams : StreamSlots
         Limits event streams and long polls, and ends them when the server closes.
     limits : Limits, optional
@@ -80,7 +80,7 @@ def api_v1_routes(
     hub : StateHub, optional
         Reads the states of drops; the pages of the same server share it.
     owners : Owners, optional
-        Whose the sessions are, and what users may run; without them, there are no limits.
+        Owners of sessions, and limits of users; without them, there are no limits.
     """
     limits, owners = limits or Limits(), owners or Owners(manager)
     handlers = _SpecialHandlers(manager, streams, limits, probe or _no_probe, hub or StateHub(manager), owners=owners)

@@ -1,4 +1,4 @@
-"""Whose a session is, and how many sessions and drops users may have at a time: limits in a file, and what counts."""
+"""Owners of sessions, and limits on the sessions and drops of users at a time, from a file."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence

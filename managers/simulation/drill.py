@@ -31,14 +31,14 @@ from managers.simulation.simulated_node import SimulatedNode, Workload
 from managers.simulation.virtual_time import WorkTime
 
 ANY = ""
-"""As the name of a node: one that is drawn."""
+"""Name that stands for a node that is drawn."""
 _SESSION = "drill"
 _COMPONENTS = {Kind.APP: "dlg.apps.simple.NullBarrierApp", Kind.DATA: "dlg.data.drops.memory.InMemoryDROP"}
 """They run everywhere and need no software: what attempts do is simulated."""
 _STEP = 0.5
 """Seconds of the managers after which it is looked whether a session is over."""
 _RECOVERY_SECONDS = 60.0
-"""Of the managers after a fault, in which nothing is skipped unless the session has gone on before."""
+"""Seconds of the managers after a fault, in which nothing is skipped unless the session has gone on before."""
 
 
 class DrilledNode(msgspec.Struct, frozen=True):
@@ -182,11 +182,11 @@ class _Trial:
         self._rows = dict(zip(oids(graph, range(graph.drops)), range(graph.drops), strict=True))
         self._attempts: list[_DrilledAttempt] = []
         self._made: dict[str, tuple[str, float]] = {}
-        """By data drop: the node where it was made last, and when."""
+        """The node where a data drop was made last, and when, by drop."""
         self._moved: dict[tuple[str, str], float] = {}
-        """By data drop and node: when it has arrived there from where it was made."""
+        """Arrival times of data drops at nodes, by drop and node."""
         self._links = dict.fromkeys(self._names.values(), 0.0)
-        """By node: until when its link receives."""
+        """Times until which links receive, by node."""
         self._busy = 0.0
         self._views = 0
         workload = Workload(

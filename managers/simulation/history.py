@@ -99,7 +99,7 @@ class Recorder:
         self._time = time
         self._views: dict[tuple[str, str], int] = {}
         self._passed: dict[tuple[str, str, str, int], tuple[str, Handle]] = {}
-        """By attempt of a chain: what it has read before that was committed."""
+        """Contents that an attempt of a chain has read before they were committed, by attempt."""
 
     @property
     def time(self) -> float:

@@ -106,7 +106,7 @@ class SimulatedNetwork:
         self._connections: dict[bytes, _SimulatedConnection] = {}
         self._blocked: set[tuple[str, str]] = set()
         self.late: dict[tuple[str, str], float] = {}
-        """By names of sender and receiver: seconds that packets take in addition."""
+        """Additional seconds of packets, by names of sender and receiver."""
         self.dark: set[str] = set()
         """Processes that crashed with their hosts: nothing there refuses connections."""
         self._routes = itertools.count(1)

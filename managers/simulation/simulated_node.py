@@ -71,7 +71,7 @@ class SessionDriver:
     inbox : SessionInbox
         The inbox of the session.
     exchange : NodeExchange
-        Of the session. When its links report room, `wake` must be called.
+        Exchange of the session. When its links report room, `wake` must be called.
     on_stop : callable
         Called with None when the session is over or frozen.
     """

@@ -28,16 +28,16 @@ _FILES = ("html", "json")
 _SHOWN_DROPS = 5
 """Drops without a second copy that are named, those that cost most first."""
 _SHARE = 5
-"""Of the seeds, one in so many is run again with each change, but at least ten."""
+"""One in so many seeds is run again with each change, but at least ten."""
 _MOST_DROPS = 20_000
-"""Of a graph whose contents are looked at: the time grows with the square."""
+"""Most drops of a graph whose contents are examined: the time grows with the square."""
 _NOT_WORKED_OUT = f"not worked out with --protect, and for more than {_MOST_DROPS:,} drops"
 _TRIALS_OF_PROCESS = 20
 """Fewer are done before another process has begun."""
 _TIME_BARS = 40
 """Bars of the histogram of completion times."""
 _ALL_CONTENTS = 1e-6
-"""As the seconds of `protect`: every content is copied."""
+"""Seconds of `protect` with which every content is copied."""
 _CUT = re.compile(r"([^@+]+)(?:@([^+]*))?(?:\+(.*))?")
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)%")
 

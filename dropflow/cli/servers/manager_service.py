@@ -54,7 +54,7 @@ def neighbours(options: ServeOptions, more: Sequence[ServerAddress] = ()) -> tup
     Parameters
     ----------
     options : ServeOptions
-        Of the server whose pages they are; it is not in the result.
+        Options of the server whose pages they are; it is not in the result.
     more : sequence of ServerAddress
         Further ones that it knows.
     """

@@ -92,7 +92,7 @@ def answer_started(
     Parameters
     ----------
     parts : int
-        Of its graph; one for each of its nodes unless given.
+        Parts of its graph; one for each of its nodes unless given.
     """
     from dropflow.cli.sessions.session_replies import SubmitReply, exit_of_session
 

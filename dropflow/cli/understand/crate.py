@@ -139,7 +139,7 @@ def _describe(
     report : SessionReport
         The session, with its results and states.
     directory : Path
-        Of the run, or of ``dropflow fetch``. It gets the graph, too, if it is not there.
+        Directory of the run, or of ``dropflow fetch``. It gets the graph, too, if it is not there.
     license_ : str
         Address of the license of the results, or its text.
     reused : mapping of int to str

@@ -38,7 +38,7 @@ class MeasuredSummary(msgspec.Struct, frozen=True, kw_only=True):
     instances, measurements : int
         How many instances were measured, and how often in all.
     mean, largest : float
-        Of its instances: seconds of applications, bytes of data.
+        Mean and maximum of its instances: seconds of applications, bytes of data.
     processor : float or None
         Mean seconds of processor time of an application; None if it is not known.
     memory : float or None

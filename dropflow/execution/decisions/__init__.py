@@ -1,4 +1,4 @@
-"""What a session decides, without I/O: events come in, and actions go out, which `dropflow.execution.session` executes.
+"""The decisions of a session, without I/O: from events to actions, which `dropflow.execution.session` executes.
 
 ==============  ========================================================================================================
 `events`        The events that the core of a session takes, and the actions that it returns

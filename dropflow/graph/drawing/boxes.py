@@ -20,7 +20,7 @@ _Path = tuple[tuple[str, int], ...]
 _OPEN_BOXES = 400
 """A construct with more instances than this is closed at first, or has boxes of ranges if it is in no other one."""
 _MOST_BOXES = 3000
-"""Of one construct that is opened. Beyond it, a box is a range of instances."""
+"""Most boxes of one opened construct. Beyond it, a box is a range of instances."""
 
 
 class Construct(msgspec.Struct, frozen=True, kw_only=True):

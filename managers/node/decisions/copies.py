@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from managers.node.hosted_session import HostedSession
 
 Answers = dict[str, tuple[list[int], dict[int, str]]]
-"""By owner: rows that are copied, and by row why the other rows are not."""
+"""Rows that are copied, and by row why the others are not, by owner."""
 _NOTES = 2
 """Number of members that know the file of a content, so that one is left after a loss."""
 _BATCH = 1000
@@ -70,11 +70,11 @@ class HeldCopies:
 
     def __init__(self) -> None:
         self.copies: dict[int, HeldCopy] = {}
-        """By row of a drop of another member."""
+        """Copies by the row of a drop of another member."""
         self._taking: dict[int, tuple[str, int, Content]] = {}
-        """By row: owner, count and content of copies that are being made."""
+        """Owner, count and content of copies that are being made, by row."""
         self._noted: dict[int, HeldCopy] = {}
-        """By row: files of other members that this one may see."""
+        """Files of other members that this one may see, by row."""
         self._seen: frozenset[int] = frozenset()
         """Rows of shared files that were there when the view ended."""
 
@@ -180,9 +180,9 @@ class ContentCopies:
 
     def __init__(self, node: str, session: str, epoch: int) -> None:
         self.safe: dict[int, set[str]] = {}
-        """By row of an own drop: members that hold a copy of its content."""
+        """Members that hold a copy of the content of an own drop, by row."""
         self.failed: dict[int, dict[str, str]] = {}
-        """By row of an own drop: members that cannot hold a copy in this view, and why."""
+        """Members that cannot hold a copy of an own drop in this view, and why, by row."""
         self._node = node
         self._session = session
         self._epoch = epoch
@@ -194,13 +194,13 @@ class ContentCopies:
         self.is_stopped = True
         """Whether the view changes, or the session has not begun in it."""
         self._asked: dict[int, set[str]] = {}
-        """By row of an own drop: members that were asked and have not answered."""
+        """Members that were asked about an own drop and have not answered, by row."""
         self._told: dict[int, set[str]] = {}
-        """By row of an own drop without wanted copies: members that know its file."""
+        """Members that know the file of an own drop without wanted copies, by row."""
         self._count: dict[int, int] = {}
-        """By row of an own drop: how many copies are wanted; 0 if its file may be seen by other members."""
+        """Number of wanted copies of an own drop, by row; 0 if other members may see its file."""
         self._unsent: dict[str, set[int]] = {}
-        """By member: rows to ask for as soon as the session runs."""
+        """Rows to ask for as soon as the session runs, by member."""
         self._here = HeldCopies()
         self._early: list[tuple[str, CopyMessage]] = []
         """Messages of later views, and releases while the session is stopped."""
@@ -326,7 +326,7 @@ class ContentCopies:
 
     @property
     def held(self) -> Mapping[int, HeldCopy]:
-        """By row of a drop of another member: the copy that is here."""
+        """The copies here, by the rows of drops of other members."""
         return self._here.copies
 
     def shared_files(self) -> dict[int, SharedFile]:

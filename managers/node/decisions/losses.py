@@ -27,7 +27,7 @@ from managers.recovery.records import CAN_RESUME, node_lost
 
 
 class PeerLosses:
-    """Has the sessions of one node go on, or fail, as other nodes are lost.
+    """Continues the sessions of one node, or lets them fail, when other nodes are lost.
 
     Parameters
     ----------
