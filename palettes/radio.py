@@ -216,7 +216,7 @@ RADIO: tuple[RadioEntry, ...] = (
             _field(
                 "caltype",
                 "diagonal",
-                "What is solved for.",
+                "Quantity to solve for.",
                 options=("diagonal", "fulljones", "phaseonly", "scalarphase", "amplitudeonly", "scalaramplitude"),
             ),
             _SOLINT,
@@ -234,7 +234,7 @@ RADIO: tuple[RadioEntry, ...] = (
             _field(
                 "mode",
                 "diagonal",
-                "What is solved for.",
+                "Quantity to solve for.",
                 options=("diagonal", "fulljones", "phaseonly", "scalar", "scalarphase", "amplitudeonly"),
             ),
             _SOLINT,
@@ -330,7 +330,7 @@ RADIO: tuple[RadioEntry, ...] = (
             _reads("b", _FITS, "The second image."),
             _writes("result", _FITS, "The result, with the header of the first."),
         ),
-        fields=(_field("operation", "+", "What is computed.", options=("+", "-", "*", "/")),),
+        fields=(_field("operation", "+", "Operation to compute.", options=("+", "-", "*", "/")),),
     ),
     RadioEntry(
         name="FITS mosaic",

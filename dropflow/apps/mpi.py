@@ -133,7 +133,7 @@ class MPIApp(BashShellApp):
                 name="launcher",
                 parameter_type="ComponentParameter",
                 default="auto",
-                description="What starts the ranks: auto for mpirun or mpiexec, and processes if both are missing; "
+                description="Launcher of the ranks: auto for mpirun or mpiexec, and processes if both are missing; "
                 "none for processes; or a command such as 'srun -n %n', in which %n is the number of ranks.",
             ),
         ),

@@ -79,7 +79,7 @@ COMMAND_PARAMETERS = (
     Parameter(
         name="command",
         parameter_type="ComponentParameter",
-        description="What bash runs. {port} and {parameter} stand for data and fields and are quoted as needed; "
+        description="Command for bash. {port} and {parameter} stand for data and fields and are quoted as needed; "
         "write output to {port} of an output port.",
     ),
     Parameter(
@@ -91,24 +91,24 @@ COMMAND_PARAMETERS = (
     Parameter(
         name="input_redirection",
         parameter_type="ComponentParameter",
-        description="What the command's standard input is read from.",
+        description="Source of the command's standard input.",
     ),
     Parameter(
         name="output_redirection",
         parameter_type="ComponentParameter",
-        description="What the command's standard output is written to.",
+        description="Target of the command's standard output.",
     ),
     Parameter(
         name="argumentPrefix",
         parameter_type="ComponentParameter",
         default=None,
-        description="What stands before the names of arguments that are added to a command without placeholders.",
+        description="Text before the names of arguments that are added to a command without placeholders.",
     ),
     Parameter(
         name="paramValueSeparator",
         parameter_type="ComponentParameter",
         default=None,
-        description="What stands between the name and the value of such arguments.",
+        description="Text between the name and the value of such arguments.",
     ),
 )
 

@@ -91,7 +91,7 @@ FILES = Component(
         ),
         *common(persists=True),
     ),
-    ports=(Port(name="io", usage="OutputPort", description="What consumers read."),),
+    ports=(Port(name="io", usage="OutputPort", description="Data for consumers."),),
 )
 
 # Writers to files, under temporary names.

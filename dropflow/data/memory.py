@@ -42,7 +42,7 @@ NULL_DROP = Component(
     category="Data",
     dropclass="dlg.data.drops.data_base.NullDROP",
     aliases=("dlg.data.drops.NullDROP", "dlg.drop.NullDROP", "dlg.data.drops.null.NullDROP", "dfms.drop.NullDROP"),
-    description="Passes events on and discards what is written to it.",
+    description="Passes events on and discards data written to it.",
     parameters=(_BASE_NAME, *common(persists=False)),
     ports=IO,
 )

@@ -43,7 +43,7 @@ PARAMETER_SET = Component(
         Parameter(name="config_data", description="The whole content, in place of the node's parameters."),
         *common(persists=False),
     ),
-    ports=(Port(name="io", usage="OutputPort", description="What consumers read."),),
+    ports=(Port(name="io", usage="OutputPort", description="Data for consumers."),),
 )
 
 _STRUCTURE = frozenset(

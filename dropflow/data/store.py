@@ -18,7 +18,7 @@ from dropflow.graph.components import Parameter, Port
 
 Shield = Callable[[], AbstractContextManager[None]]
 """Returns a context manager around what must not be interrupted in the thread that runs it."""
-IO = (Port(name="io", usage="InputOutput", description="What producers write and consumers read."),)
+IO = (Port(name="io", usage="InputOutput", description="Data that producers write and consumers read."),)
 """The port of a data drop. Graphs usually add ports named after the ports of their applications."""
 _BLOCK_SKIP = Parameter(
     name="block_skip",

@@ -38,7 +38,7 @@ class CopyApp(App):
         "DALiuGE's copy by scp is the same application here: contents go to other nodes over their links.",
         parameters=(BUFSIZE,),
         ports=(
-            Port(name="input", usage="InputPort", description="What is copied."),
+            Port(name="input", usage="InputPort", description="Data to copy."),
             Port(name="output", usage="OutputPort", description="All inputs, one after the other."),
         ),
     )
@@ -126,7 +126,7 @@ class CRCApp(App):
         description="Writes the CRC-32 of its one input, as a decimal number in text: over a streaming link, while it "
         "is being written. DALiuGE's streaming variant is the same application here.",
         ports=(
-            Port(name="data", usage="InputPort", description="What the checksum is taken of."),
+            Port(name="data", usage="InputPort", description="Data for the checksum."),
             Port(name="crc", usage="OutputPort", type="String", encoding="utf-8", description="The checksum as text."),
         ),
     )

@@ -37,7 +37,7 @@ class UrlRetrieveApp(App):
         description="Fetches a resource by HTTP or HTTPS and writes its bytes. Any status but success fails.",
         parameters=(
             NOT_DETERMINISTIC,
-            Parameter(name="url", description="What to fetch; text connected to a port 'url' takes its place."),
+            Parameter(name="url", description="Address to fetch; text connected to a port 'url' takes its place."),
             Parameter(
                 name="timeout",
                 type="Float",
@@ -129,7 +129,7 @@ class SocketListenerApp(App):
         kind=Kind.APP,
         category="DALiuGEApp",
         dropclass="dlg.apps.socket_listener.SocketListenerApp",
-        description="Listens on a TCP port, accepts exactly one client, and writes what it sends, until it closes, to "
+        description="Listens on a TCP port, accepts exactly one client, and writes its data, until it closes, to "
         "every output. The address is in the log.",
         parameters=(
             NOT_DETERMINISTIC,
@@ -151,7 +151,7 @@ class SocketListenerApp(App):
                 description="Use the port even if an earlier connection on it is still in TIME_WAIT.",
             ),
         ),
-        ports=(Port(name="data", usage="OutputPort", encoding="raw", description="What the client sent."),),
+        ports=(Port(name="data", usage="OutputPort", encoding="raw", description="Data from the client."),),
     )
     waits = True
 
@@ -236,7 +236,7 @@ class ExternalStoreApp(App):
         description="Writes each input to a URL that fsspec reaches, under a temporary name first. A URL drop does the "
         "same for an output. With several inputs, the URL needs a placeholder.",
         parameters=(NOT_DETERMINISTIC, *_URL_PARAMETERS),
-        ports=(Port(name="input", usage="InputPort", description="What is written."),),
+        ports=(Port(name="input", usage="InputPort", description="Data to write."),),
     )
     waits = True
 

@@ -61,7 +61,7 @@ class GenericScatterApp(App):
             ),
         ),
         ports=(
-            Port(name="array_in", usage="InputPort", type="Object.array", description="What is split."),
+            Port(name="array_in", usage="InputPort", type="Object.array", description="Array to split."),
             Port(name="object_out", usage="OutputPort", type="Object", description="One piece."),
         ),
         construct="Scatter",
@@ -192,7 +192,7 @@ class GenericGatherApp(App):
         description="Joins its inputs, in order, byte for byte; directories are merged into directories.",
         parameters=(WIDTH, BUFSIZE),
         ports=(
-            Port(name="input", usage="InputPort", encoding="raw", description="What is joined."),
+            Port(name="input", usage="InputPort", encoding="raw", description="Data to join."),
             Port(name="output", usage="OutputPort", encoding="raw", description="All inputs, one after the other."),
         ),
         construct="Gather",
@@ -214,7 +214,7 @@ class ArrayGatherApp(App):
         description="Collects the values of its inputs, in order, into one list; content that is not a pickle "
         "becomes text or bytes.",
         ports=(
-            Port(name="value", usage="InputPort", encoding="dill", description="What is collected."),
+            Port(name="value", usage="InputPort", encoding="dill", description="Value to collect."),
             Port(name="list", usage="OutputPort", type="Object.list", encoding="dill", description="The list."),
         ),
     )
@@ -237,7 +237,7 @@ class DictGatherApp(App):
         "-0, -1... where several have one name), beside 'value_dict' and the node's other arguments.",
         parameters=(Parameter(name="value_dict", type="Json", default={}, description="Entries to begin with."),),
         ports=(
-            Port(name="value", usage="InputPort", description="What is collected."),
+            Port(name="value", usage="InputPort", description="Value to collect."),
             Port(name="dict", usage="OutputPort", type="Object.dict", description="The dictionary."),
         ),
     )
@@ -372,7 +372,9 @@ class GenericNpyScatterApp(App):
             ),
         ),
         ports=(
-            Port(name="array_in", usage="InputPort", type="Object.array", encoding="npy", description="What is split."),
+            Port(
+                name="array_in", usage="InputPort", type="Object.array", encoding="npy", description="Array to split."
+            ),
             Port(name="array_out", usage="OutputPort", type="Object.array", encoding="npy", description="One piece."),
         ),
         construct="Scatter",
@@ -534,7 +536,7 @@ class AverageArraysApp(App):
             ),
         ),
         ports=(
-            Port(name="array", usage="InputPort", type="Object.array", description="What is averaged."),
+            Port(name="array", usage="InputPort", type="Object.array", description="Array to average."),
             Port(name="average", usage="OutputPort", type="Object", description="The average."),
         ),
     )

@@ -29,7 +29,7 @@ class HelloWorldApp(App):
         category="DALiuGEApp",
         dropclass="dlg.apps.simple.HelloWorldApp",
         description="Writes 'Hello <greet>' as text, or 'Hello, <whom>' with the content of its one input.",
-        parameters=(Parameter(name="greet", default="World", description="Whom to greet when there is no input."),),
+        parameters=(Parameter(name="greet", default="World", description="Name to greet when there is no input."),),
         ports=(
             Port(name="greet_from", usage="InputPort", description="Whom to greet; of a list, the first."),
             Port(name="hello", usage="OutputPort", type="String", encoding="utf-8", description="The greeting."),
@@ -127,7 +127,7 @@ class SleepAndCopyApp(SleepApp):
         description="Sleeps for a while, then copies all inputs, in order, to every output.",
         parameters=(NOT_DETERMINISTIC, SLEEP_TIME, BUFSIZE),
         ports=(
-            Port(name="input", usage="InputPort", description="What is copied."),
+            Port(name="input", usage="InputPort", description="Data to copy."),
             Port(name="output", usage="OutputPort", description="All inputs, one after the other."),
         ),
     )

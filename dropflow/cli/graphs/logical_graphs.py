@@ -59,9 +59,7 @@ class CheckReply(msgspec.Struct, frozen=True, kw_only=True):
 @graph_argument
 @setting_options
 @click.option("--here", is_flag=True, help="GRAPH is to run on this host: nodes that cannot run here are errors.")
-@click.option(
-    "--fix", is_flag=True, help="Correct mistakes in the file that need no decision, and show the difference."
-)
+@click.option("--fix", is_flag=True, help="Correct mistakes that need no decision, and show the difference.")
 @click.option("-o", "target", metavar="FILE", help="With --fix: write the result to FILE, not to GRAPH.")
 def check_command(
     output: CommandOutput,
