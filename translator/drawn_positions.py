@@ -1,4 +1,4 @@
-"""Where EAGLE drew the nodes of a logical graph, by the keys of their drops.
+"""Positions of the nodes of a logical graph in EAGLE, by the keys of their drops.
 
 An application of a construct has no position of its own: EAGLE draws it in the construct. It gets one at the left of
 what is in the construct if it is the input application, and at the right if it is the output application.

@@ -68,7 +68,7 @@ def in_order(
     whole : int32 array
         The row of each in the whole graph, which decides between equal ones.
     values : int array or None
-        What the rows are sorted by, if it is neither their row nor a name.
+        Order of the rows, if it is neither their row nor a name.
     """
     match query.sort.removeprefix("-"):
         case "":

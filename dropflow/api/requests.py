@@ -182,7 +182,7 @@ RETRY_ALL = RetryRequest()
 
 
 class TimesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which records of attempts are wanted.
+    """Selection of records of attempts.
 
     Attributes
     ----------

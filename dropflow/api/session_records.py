@@ -218,7 +218,7 @@ class SessionDetail(SessionInfo, frozen=True, kw_only=True):
 
 
 class SessionVersion(msgspec.Struct, frozen=True, kw_only=True):
-    """Which version of a session a manager has; see `SessionInfo`."""
+    """Version of a session on a manager; see `SessionInfo`."""
 
     session: str
     epoch: int

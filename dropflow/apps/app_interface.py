@@ -202,7 +202,7 @@ class Context(Protocol):
 
     @property
     def missing(self) -> Mapping[str, float]:
-        """Which share of the data at each port is missing, from 0 to 1, after failures that were tolerated."""
+        """Share of missing data at each port, from 0 to 1, after failures that were tolerated."""
         ...
 
     def note_call(self, names: Sequence[str], args: Sequence[Any], named: Mapping[str, Any]) -> None:
@@ -255,7 +255,7 @@ class App(ABC):
     """Whether it may be one of a chain of applications that run one after another as one unit. False for applications
     that live as long as others, or wait for others."""
     environment_fields: ClassVar[tuple[str, ...]] = ()
-    """Which of the fields of `dropflow.apps.runtime_environment` it uses. A node that has another one is refused."""
+    """Fields of `dropflow.apps.runtime_environment` that it uses. A node that has another one is refused."""
     skips: ClassVar[bool] = False
     """True for built-in applications that may skip outputs. Applications of users always may."""
 

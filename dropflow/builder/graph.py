@@ -148,7 +148,7 @@ class Graph:
         Parameters
         ----------
         command : str
-            What bash runs. ``{x}`` is the input `x`: the path of data in files or from commands, the text of other
+            Command for bash. ``{x}`` is the input `x`: the path of data in files or from commands, the text of other
             values; or the output `x`: a path to write to.
         name : str
             Name of the node; by default the program.
@@ -612,7 +612,7 @@ class Graph:
         Parameters
         ----------
         command : str
-            What bash runs; ``{x}`` as in `command`.
+            Command for bash; ``{x}`` as in `command`.
         name : str
             Name of the construct.
         ready : str

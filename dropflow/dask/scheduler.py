@@ -453,7 +453,7 @@ class Scheduler:
 
     @property
     def _address(self) -> str:
-        """Where chunks of persisted collections stay; empty if there are none."""
+        """Places of the chunks of persisted collections; empty if there are none."""
         if self._remote is not None:
             return self._remote.chunks.address
         return "" if self._processes is None else self._processes.chunks.address

@@ -280,7 +280,7 @@ class MemoryWriter:
     Parameters
     ----------
     slot : Slot
-        What the content is written for.
+        Slot of the content.
     small : int
         Largest size in bytes in the handle.
     """

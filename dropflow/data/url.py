@@ -84,7 +84,7 @@ class UrlWriter:
     Parameters
     ----------
     slot : Slot
-        What the content is written for.
+        Slot of the content.
     part, final : str
         Locations before and after the commit.
     """

@@ -338,7 +338,7 @@ def reassign_together(
 
 
 class _GroupPlaces:
-    """Which member gets each group whose place does not depend on its neighbours. Members are numbered in their order.
+    """Members for groups whose places do not depend on their neighbours. Members are numbered in their order.
 
     Attributes
     ----------

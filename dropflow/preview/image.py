@@ -184,7 +184,7 @@ class Bands:
     name : str
         Name of the content, for errors.
     number : str
-        What of complex values, as in `PreviewQuery`.
+        Part of complex values, as in `PreviewQuery`.
     """
 
     def __init__(

@@ -151,7 +151,7 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
     header : str
         The header of the file, as text.
     notes : tuple of str
-        What is left out, or only estimated.
+        Parts that are left out, or only estimated.
     trouble : str
         Why the content cannot be shown as what it seems to be; empty if it can.
     """

@@ -43,7 +43,7 @@ def table_preview(
     Parameters
     ----------
     base : Preview
-        What is known of the file; facts and notes are added to its own.
+        Description of the file; facts and notes are added to its own.
     names : sequence of str
         Names of the columns that are shown, the first ones.
     texts : callable

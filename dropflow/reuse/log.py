@@ -60,7 +60,7 @@ class TakenResult(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def text(self) -> str:
-        """Where the result comes from, or why there was none, for people."""
+        """Origin of the result, or the reason why there was none, for people."""
         if self.has_run:
             return f"not reused: {self.reason}"
         if not self.is_needed:

@@ -1,4 +1,4 @@
-"""Which drops run again at the request of a user, for a run on this machine and for a session of managers.
+"""The drops that run again at the request of a user, for a run on this machine and for a session of managers.
 
 Without names, all failed drops are tried again. Changed parameters are valid for drops that run from then on.
 

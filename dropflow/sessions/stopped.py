@@ -143,7 +143,7 @@ class StoppedSession:
 
     @cached_property
     def available(self) -> npt.NDArray[np.bool_]:
-        """Which data drops here still have their content, shape (drops here,)."""
+        """Whether data drops here still have their content, shape (drops here,)."""
         is_available = np.zeros(self.piece.graph.drops, dtype=np.bool_)
         is_available[[*self.frozen.contents, *self.frozen.unwritten]] = True
         return is_available

@@ -298,7 +298,7 @@ class LogSource(msgspec.Struct, frozen=True, kw_only=True):
     nodes : tuple of str
         The nodes that lines may come from.
     origin : str
-        What a line comes from besides its node; empty if there is only one.
+        Origin of a line besides its node; empty if there is only one.
     ends : bool
         Whether it ends with its session.
     is_live : bool

@@ -90,7 +90,7 @@ class SessionSignature(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Levels(msgspec.Struct, frozen=True, kw_only=True):
-    """At which levels two sessions are the same."""
+    """Levels at which two sessions are the same."""
 
     graph: Level
     parameters: Level

@@ -93,7 +93,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     detail : SessionDetail or None
         The session.
     notes : tuple of str
-        What people should know.
+        Notes for people.
     code, text : str
         The error that ended the job.
     idle : int

@@ -338,7 +338,7 @@ def _asked_for(
 
 
 class _Placement:
-    """Which members the next view has, and which drops go to which of them.
+    """Members of the next view, and the drops of each of them.
 
     Drops of lost nodes and of those that leave move; of those that drain, what has not begun; and of all, if nodes join
     or the session is to be rebalanced, what has not begun and is more than the share of a member.

@@ -49,9 +49,9 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     left, right : str
         Size and checksum on either side.
     upstream : tuple of Difference
-        What differs of the applications and inputs that it is made from; empty if nothing does that is recorded.
+        Differences of the applications and inputs that it is made from; empty if none is recorded.
     how : tuple of str
-        What differs in the contents; empty if they are not at hand.
+        Differences of the contents; empty if they are not at hand.
     """
 
     drop: str

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("dropflow.cli")
 _DRAIN_SECONDS = 30.0
-"""As long as Slurm and Kubernetes wait by default between SIGTERM and SIGKILL."""
+"""Seconds that Slurm and Kubernetes wait by default between SIGTERM and SIGKILL."""
 _Role = Literal["node", "island", "master"]
 
 

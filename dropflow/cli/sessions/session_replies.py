@@ -137,7 +137,7 @@ class SubmitReply(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def lines(self) -> Iterator[str]:
-        """Where the session is, or how it ended with the causes of its failures; and what can be done next."""
+        """Place of the session, or its end with the causes of its failures; and possible next steps."""
         if not self.waited:
             where = f" on {few(self.nodes)}" if self.nodes else ""
             yield f"{self.session}  {self.status}  {plural(self.drops, 'drop')}{where}"

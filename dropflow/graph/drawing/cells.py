@@ -1,4 +1,4 @@
-"""Where each drop is in its box: a column for each level of the box, wrapped if it is long, and a row in it."""
+"""Positions of drops in their boxes: a column for each level of the box, wrapped if it is long, and a row in it."""
 
 from dataclasses import dataclass
 

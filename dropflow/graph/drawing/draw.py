@@ -42,7 +42,7 @@ def draw(
     Parameters
     ----------
     grouping : str
-        What a box is.
+        Meaning of a box.
     wanted : mapping of int to bool, optional
         See `boxes_by_construct`.
     islands : sequence of str

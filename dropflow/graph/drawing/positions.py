@@ -1,4 +1,4 @@
-"""Where boxes are: layers from left to right, each a column of boxes or several, in lines like the words of a text.
+"""Positions of boxes: layers from left to right, each a column of boxes or several, in lines like the words of a text.
 
 Units are those of the drawing: at full size, one is a pixel.
 """

@@ -1,4 +1,4 @@
-"""Which other nodes the sessions here need, and which of them are lost: a pure state machine over a clock.
+"""The other nodes that sessions here need, and those of them that are lost: a pure state machine over a clock.
 
 How long a peer may be silent is in `managers.membership`.
 """
