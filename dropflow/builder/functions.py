@@ -581,16 +581,16 @@ def _connect_value(
     graph: "Graph", node: DraftNode, name: str, value: Any, *, wanted: Any = ANY, default: Any = ANY
 ) -> None:
     if isinstance(value, CarriedValue) and value.loop not in graph.drawing.path(node):
-        value = graph.as_data(value)  # outside the loop, the list of all iterations
+        value = graph.wiring.as_data(value)  # outside the loop, the list of all iterations
     if isinstance(value, list | tuple) and any(isinstance(element, Data | CarriedValue) for element in value):
-        _connect_several(graph, node, name, [graph.as_data(element) for element in value], wanted)
+        _connect_several(graph, node, name, [graph.wiring.as_data(element) for element in value], wanted)
     elif isinstance(value, Data):
-        graph.refuse_unreadable(value, node)
-        _refuse_other_type(graph, node, name, graph.annotation_at(value, node), wanted)
-        graph.link(value, node, name, type_=port_type(wanted))
+        graph.wiring.refuse_unreadable(value, node)
+        _refuse_other_type(graph, node, name, graph.wiring.annotation_at(value, node), wanted)
+        graph.wiring.link(value, node, name, type_=port_type(wanted))
     elif isinstance(value, CarriedValue):
         _refuse_other_type(graph, node, name, value.first.annotation, wanted)
-        graph.link(
+        graph.wiring.link(
             value.first, node, name, type_=port_type(wanted), loop_aware=_enters_one_loop(graph, value.first, node)
         )
         node.set("group_start", value=True)
@@ -624,7 +624,7 @@ def _connect_several(graph: "Graph", node: DraftNode, name: str, values: Any, wa
         raise UsageError(f"the argument {name!r} has the same data twice", where=_at(graph, node), hint="give it once")
     for value in values:
         _refuse_other_type(graph, node, name, list_of(value.annotation), wanted)
-        graph.link(value, node, name)
+        graph.wiring.link(value, node, name)
 
 
 def _connect_literal(graph: "Graph", node: DraftNode, name: str, value: Any, *, wanted: Any, default: Any) -> None:
@@ -639,7 +639,7 @@ def _connect_literal(graph: "Graph", node: DraftNode, name: str, value: Any, *, 
     if _is_field(value) and not is_blank and value is not None:
         node.set(name, value, kind, kind="ApplicationArgument")
     else:
-        graph.link(graph.value_in(node.inside, value, f"{node.name} {name}"), node, name)
+        graph.wiring.link(graph.wiring.value_in(node.inside, value, f"{node.name} {name}"), node, name)
 
 
 def _is_field(value: Any) -> bool:

@@ -1,31 +1,24 @@
 """A graph that is written in Python, saved, and run."""
 
-import inspect
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Self, get_args, get_origin
+from typing import Any, Literal, Self
 
 from dropflow import functions
 from dropflow.api.patience import PATIENCE, PatientClient
 from dropflow.apps.app_interface import App
-from dropflow.apps.parameters import COMMON_APP, ENVIRONMENT_PARAMETERS
-from dropflow.apps.registry import app_class
 from dropflow.builder.draft import (
-    COLLECTING,
-    TRANSPARENT,
     DraftGraph,
-    DraftLink,
-    DraftNode,
     logical_graph,
     refuse_other_text,
     stored,
     type_name,
 )
-from dropflow.builder.functions import OPEN_GRAPHS, AppFunction, as_app, connect, connect_inputs, pickled_text
+from dropflow.builder.functions import OPEN_GRAPHS, as_app, connect_inputs
 from dropflow.builder.handles import (
     ANY,
     CarriedValue,
@@ -38,32 +31,23 @@ from dropflow.builder.handles import (
     by_ending,
     list_of,
     plain,
-    port_type,
     set_parameters,
 )
 from dropflow.builder.results import GraphRun, SubmittedGraph, connected, submit
-from dropflow.data.memory import MEMORY
+from dropflow.builder.wiring import COMMON, Wiring, count_of, one_or_all
 from dropflow.errors import BadGraphError, DropflowError, StorageError, UsageError
 from dropflow.failure import Problem
 from dropflow.files import behind_link, replacing
-from dropflow.graph.components import Component
 from dropflow.graph.notebook import problems_html
-from dropflow.graph.templates import Kind, Template
 from translator.formats import Family
 from translator.formats.dump import dumped
 from translator.logical import NodeKind, Role
 from translator.pipeline import Translation
 
-FUNCTION = "dlg.apps.pyfunc.PyFuncApp"
 COMMAND = "dlg.apps.bash_shell_app.BashShellApp"
-SPLIT = "dlg.apps.simple.GenericScatterApp"
-COPY = "dlg.apps.simple.CopyApp"
 COLLECT = "dlg.apps.simple.ArrayGatherApp"
 GROUP = "dropflow.apps.GroupByApp"
 BRANCH = "dlg.apps.simple.Branch"
-_COMMON = Component(
-    name="", kind=Kind.APP, category="", dropclass="", description="", parameters=(*COMMON_APP, *ENVIRONMENT_PARAMETERS)
-)
 
 
 class Graph:
@@ -97,7 +81,7 @@ class Graph:
         self.name = name
         self.description = description
         self.drawing = DraftGraph(name)
-        self.inside: list[DraftNode] = []
+        self.wiring = Wiring(self)
 
     def __enter__(self) -> Self:
         OPEN_GRAPHS.set((*OPEN_GRAPHS.get(), self))
@@ -132,7 +116,7 @@ class Graph:
             An argument is missing, unknown or of the wrong type, or comes from a construct that cannot be read here;
             or the code of the function cannot be written into the graph.
         """
-        return self._call_in(self.around, as_app(function), args, kwargs)
+        return self.wiring.call_in(self.wiring.around, as_app(function), args, kwargs)
 
     def command(
         self,
@@ -180,12 +164,14 @@ class Graph:
                     hint=f"write {{{port_name}}} where it is used",
                 )
         with self.drawing.undone_on_error():
-            node = self._node(name or command.split(maxsplit=1)[0].rpartition("/")[2], "BashShellApp", NodeKind.APP)
+            title = name or command.split(maxsplit=1)[0].rpartition("/")[2]
+            node = self.wiring.add_node(title, "BashShellApp", NodeKind.APP)
             node.set("dropclass", COMMAND)
             node.set("command", command)
-            set_parameters(node, _COMMON, dict(settings or {}))
+            set_parameters(node, COMMON, dict(settings or {}))
             connect_inputs(self, node, inputs)
-            return _one_or_all([self.output(node, port, ANY, inside=self.around, encoding="utf-8") for port in ports])
+            around = self.wiring.around
+            return one_or_all([self.wiring.output(node, port, ANY, inside=around, encoding="utf-8") for port in ports])
 
     def component(
         self,
@@ -226,13 +212,13 @@ class Graph:
             There is no such class.
         """
         with self.drawing.undone_on_error():
-            node, known = self._component_node(component, name, inside=self.around)
-            set_parameters(node, _COMMON, dict(settings or {}))
+            node, known = self.wiring.component_node(component, name, inside=self.wiring.around)
+            set_parameters(node, COMMON, dict(settings or {}))
             set_parameters(node, known, fields)
             connect_inputs(self, node, inputs or {})
             declared = [port.name for port in known.ports if port.usage in ("OutputPort", "InputOutput")]
             ports = tuple(declared) if outputs is None else outputs
-            return _one_or_all([self.output(node, port, ANY, inside=self.around) for port in ports])
+            return one_or_all([self.wiring.output(node, port, ANY, inside=self.wiring.around) for port in ports])
 
     def value(self, value: Any, *, name: str = "Value") -> Data:
         """Return a value as data of the graph: of any type that can be pickled.
@@ -242,20 +228,7 @@ class Graph:
         UsageError
             It cannot be pickled, or is a parameter.
         """
-        return self.value_in(self.around, value, name)
-
-    def value_in(self, inside: DraftNode | None, value: Any, name: str) -> Data:
-        """Return a value as data in a construct; see `value`."""
-        if isinstance(value, Formula):
-            raise UsageError(
-                f"the parameter {value} cannot be data of the graph",
-                where=self.name,
-                hint="give it to a function that returns it, and use the result of the call",
-            )
-        node = self.drawing.add(name, "Memory", NodeKind.DATA, inside=inside)
-        node.set("dropclass", MEMORY.dropclass)
-        node.set("pydata", pickled_text(value), "Object", kind="ApplicationArgument")
-        return Data(self, node, annotation=ANY if value is None else type(value))
+        return self.wiring.value_in(self.wiring.around, value, name)
 
     def file(self, path: "str | os.PathLike[str] | Formula", *, encoding: str = "", name: str = "") -> Data:
         """Return a file that exists as data of the graph.
@@ -279,7 +252,7 @@ class Graph:
         absolute = given if "{" in given else str(Path(given).absolute())
         if not encoding and by_ending(Path(given).parent.name) == "ms":
             encoding = by_ending(given) or "path"
-        node = self._node(name or Path(given).name, "File", NodeKind.DATA)
+        node = self.wiring.add_node(name or Path(given).name, "File", NodeKind.DATA)
         data = Data(self, node).save(absolute, encoding=encoding)
         data.set(check_filepath_exists=True)
         return data
@@ -294,7 +267,7 @@ class Graph:
         encoding : str
             How functions read a file; by default it follows from the ending, and is ``path`` if none is known.
         """
-        node = self._node(Path(pattern).name, "File", NodeKind.DATA)
+        node = self.wiring.add_node(Path(pattern).name, "File", NodeKind.DATA)
         node.own_encoding = encoding or by_ending(pattern) or "path"
         return Data(self, node).store("Files", pattern=pattern)
 
@@ -331,7 +304,7 @@ class Graph:
         UsageError
             The name is no name or is taken, there is neither a value nor a type, or the value is not in its range.
         """
-        holder = self._globals()
+        holder = self.wiring.globals_node()
         value, minimum, maximum = map(stored, (value, minimum, maximum))
         chosen = type or ("Select" if options else type_name(value) if value is not None else "")
         wrong = ("is not a name" if not name.isidentifier() else "exists already" if name in holder.fields else "") or (
@@ -393,7 +366,7 @@ class Graph:
         UsageError
             `copies` is no number of copies.
         """
-        with self._scattered(data, copies, name, zip_with, each=False) as piece:
+        with self.wiring.scattered(data, copies, name, zip_with, each=False) as piece:
             yield piece
 
     @contextmanager
@@ -431,10 +404,10 @@ class Graph:
             `copies` is no number of copies.
         """
         if isinstance(data, FilePattern):
-            with self._scattered(None, data.copies, name, zip_with, each=True):
+            with self.wiring.scattered(None, data.copies, name, zip_with, each=True):
                 yield self.files(data.pattern, encoding=encoding)
             return
-        with self._scattered(data, copies, name, zip_with, each=True) as element:
+        with self.wiring.scattered(data, copies, name, zip_with, each=True) as element:
             yield element
 
     @contextmanager
@@ -469,18 +442,18 @@ class Graph:
         UsageError
             `width` is no number.
         """
-        made = self.as_data(data)
+        made = self.wiring.as_data(data)
         with self.drawing.undone_on_error():
-            gathered = self._after_loops(made)
-            node = self._construct(name, "Gather", num_of_inputs=_count(width, "width", 0))
+            gathered = self.wiring.after_loops(made)
+            node = self.wiring.construct(name, "Gather", num_of_inputs=count_of(width, "width", 0))
             if plain(width) != 0:
                 node.set("always_list", True, "Boolean", kind="ConstructParameter")
-            app, _ = self._component_node(COLLECT, "Collect", inside=node.inside, owner=node, role=Role.INPUT)
+            app, _ = self.wiring.component_node(COLLECT, "Collect", inside=node.inside, owner=node, role=Role.INPUT)
             app.set("num_of_inputs", plain(width), "Integer", kind="ApplicationArgument")
             app.set("input_error_threshold", plain(tolerate), "Float")
-            self.link(gathered, app, "value")
-            gathered_list = self.output(app, "list", list_of(gathered.annotation), inside=node)
-        with self._open(node):
+            self.wiring.link(gathered, app, "value")
+            gathered_list = self.wiring.output(app, "list", list_of(gathered.annotation), inside=node)
+        with self.wiring.open(node):
             yield gathered_list
 
     @contextmanager
@@ -508,13 +481,13 @@ class Graph:
         UsageError
             `data` are in no scatter, a key is none of them, or no function uses the group.
         """
-        made = self.as_data(data)
+        made = self.wiring.as_data(data)
         with self.drawing.undone_on_error():
-            grouped = self._after_loops(made)
+            grouped = self.wiring.after_loops(made)
             around = [
                 construct
                 for construct in self.drawing.path(grouped.node)
-                if construct.category in ("Scatter", "GroupBy") and construct not in self.inside
+                if construct.category in ("Scatter", "GroupBy") and construct not in self.wiring.inside
             ]
             if not around:
                 raise UsageError(
@@ -528,11 +501,11 @@ class Graph:
                     raise UsageError(
                         f"{grouped.name!r} is in no scatter {key!r}", where=self.name, hint=f"it is in {names}"
                     )
-            node = self._construct(name, "GroupBy", num_of_inputs=1, group_key=",".join(keys))
-            app, _ = self._component_node(GROUP, "Collect group", inside=node.inside, owner=node, role=Role.INPUT)
-            self.link(grouped, app, "input")
+            node = self.wiring.construct(name, "GroupBy", num_of_inputs=1, group_key=",".join(keys))
+            app, _ = self.wiring.component_node(GROUP, "Collect group", inside=node.inside, owner=node, role=Role.INPUT)
+            self.wiring.link(grouped, app, "input")
         grouped_data = GroupedData(self, node, list_of(grouped.annotation))
-        with self._open(node):
+        with self.wiring.open(node):
             yield grouped_data
         if not grouped_data.is_used:
             raise UsageError(
@@ -560,22 +533,22 @@ class Graph:
         UsageError
             `iterations` is no number of iterations, or a carried value has no next value.
         """
-        node = self._construct(name, "Loop", num_of_iter=_count(iterations, "iterations", 1))
+        node = self.wiring.construct(name, "Loop", num_of_iter=count_of(iterations, "iterations", 1))
         opened = Loop(self, node)
-        with self._open(node):
+        with self.wiring.open(node):
             yield opened
         opened.close()
 
     @contextmanager
     def subgraph(self, name: str) -> Iterator[None]:
         """Open a subgraph: nodes that belong together in the drawing."""
-        with self._open(self._construct(name, "SubGraph")):
+        with self.wiring.open(self.wiring.construct(name, "SubGraph")):
             yield
 
     @contextmanager
     def exclusive(self, name: str = "Exclusive") -> Iterator[None]:
         """Open an ExclusiveForceNode: its nodes share their machine with no others."""
-        with self._open(self._construct(name, "ExclusiveForceNode")):
+        with self.wiring.open(self.wiring.construct(name, "ExclusiveForceNode")):
             yield
 
     @contextmanager
@@ -594,9 +567,9 @@ class Graph:
         UsageError
             A number is none, or `enter` was not called.
         """
-        numbers = {"m": _count(m, "m", 1), "k": _count(k, "k", 0), "n": _count(n, "n", 1)}
-        node = self._construct(name, "MKN", **numbers)
-        with self._open(node):
+        numbers = {"m": count_of(m, "m", 1), "k": count_of(k, "k", 0), "n": count_of(n, "n", 1)}
+        node = self.wiring.construct(name, "MKN", **numbers)
+        with self.wiring.open(node):
             yield MknContent(self, node)
         if Role.INPUT not in self.drawing.apps_of(node):
             raise UsageError(
@@ -628,19 +601,20 @@ class Graph:
             The content that the service has written to `output`.
         """
         with self.drawing.undone_on_error():
-            node = self._construct(name, "Service")
-            app, _ = self._component_node(COMMAND, f"{name} command", inside=node.inside, owner=node, role=Role.INPUT)
+            node = self.wiring.construct(name, "Service")
+            title = f"{name} command"
+            app, _ = self.wiring.component_node(COMMAND, title, inside=node.inside, owner=node, role=Role.INPUT)
             app.set("command", command)
             if ready:
                 app.set("ready", ready)
             for port, given in inputs.items():
-                value = self.as_data(given)
+                value = self.wiring.as_data(given)
                 if isinstance(value, Data):
-                    self.link(value, app, port)
+                    self.wiring.link(value, app, port)
                 else:
                     app.set(port, plain(value), kind="ApplicationArgument")
-            data = self.output(app, output, ANY, inside=node, encoding="utf-8") if output else None
-        with self._open(node):
+            data = self.wiring.output(app, output, ANY, inside=node, encoding="utf-8") if output else None
+        with self.wiring.open(node):
             yield data
 
     def branch(
@@ -810,309 +784,3 @@ class Graph:
 
     def __repr__(self) -> str:
         return f"<Graph {self.name!r}: {len(self.drawing.nodes)} nodes, {len(self.drawing.links)} edges>"
-
-    def link(self, data: Data, node: DraftNode, port: str, *, type_: str = "Object", loop_aware: bool = False) -> None:
-        """Add an edge from data to an input port.
-
-        Raises
-        ------
-        UsageError
-            The data are of another graph, or in a construct that cannot be read from the node.
-        """
-        self.refuse_unreadable(data, node)
-        node.port(port, "InputPort", type_=type_)
-        data.node.port("io", "InputOutput")
-        aware = loop_aware or data.loop_aware
-        self.drawing.links.append(DraftLink(data.node, "io", node, port, loop_aware=aware))
-
-    def as_data(self, value: Any) -> Any:
-        """Return data with what a loop carries: a function copies it in each iteration. Anything else is returned."""
-        if not isinstance(value, CarriedValue):
-            return value
-        if value.copy is None:
-            function = as_app(_same).options(name=f"{value.loop.name} carries")
-            copied = self._call_in(value.loop, function, (value,), {})
-            copied.annotation = value.first.annotation
-            value.copy = copied
-            self.drawing.undo.append(partial(setattr, value, "copy", None))
-        return value.copy
-
-    def copied(self, data: Data, name: str, *, inside: DraftNode | None, settings: dict[str, Any]) -> Data:
-        """Add a copy of data, made by an application with these parameters of all applications."""
-        app, _ = self._component_node(COPY, name, inside=inside)
-        set_parameters(app, _COMMON, settings)
-        self.link(data, app, "input")
-        copy = self.output(app, "output", data.annotation, inside=inside, encoding="")
-        copy.node.passed_on = data.node
-        return copy
-
-    def _after_loops(self, data: Data) -> Data:
-        """Return data for a construct that collects; of a last iteration a copy, since it collects all iterations.
-
-        Raises
-        ------
-        UsageError
-            The data are in copies of a construct inside the loop.
-        """
-        if not data.loop_aware:
-            return data
-        around = list(self.drawing.path(data.node))
-        while around and around[-1] not in self.inside and around[-1].category in ("Loop", *TRANSPARENT):
-            around.pop()
-        loops = [construct for construct in around if construct.category == "Loop" and construct not in self.inside]
-        if loops:
-            text = f"{data.name!r} is in {around[-1].name!r} inside {loops[-1].name!r}: it cannot be collected after it"
-            hint = "collect it in the loop, and take the last of the results of the list"
-            raise UsageError(text, where=self.name, hint=hint)
-        return self.copied(data, f"Last {data.name}", inside=around[-1] if around else None, settings={})
-
-    def output(
-        self, node: DraftNode, port: str, annotation: Any, *, inside: DraftNode | None, encoding: str = "pickle"
-    ) -> Data:
-        """Add data that an application writes at a port."""
-        title = node.name if port in ("output", "result") else f"{node.name} {port}"
-        made = self.drawing.add(f"{title} data", "Memory", NodeKind.DATA, inside=inside)
-        made.set("dropclass", MEMORY.dropclass)
-        made.own_encoding = encoding
-        made.port("io", "InputOutput")
-        node.port(port, "OutputPort", type_=port_type(annotation))
-        self.drawing.links.append(DraftLink(node, port, made, "io"))
-        return Data(self, made, annotation=annotation)
-
-    def annotation_at(self, data: Data, node: DraftNode) -> Any:
-        """Return the annotation of data as a node gets them: a list, if it collects copies."""
-        source, target = self.drawing.path(data.node), self.drawing.path(node)
-        left = [construct for construct in source if construct not in target and construct.category not in TRANSPARENT]
-        left = [construct for construct in left if not (data.loop_aware and construct.category == "Loop")]
-        # A gather of all copies has one list, and is not collected again.
-        several = [
-            construct for construct in left if construct.category != "Gather" or "always_list" in construct.fields
-        ]
-        if left and not several:
-            return data.annotation
-        return list_of(data.annotation) if several or node.role is Role.OUTPUT else data.annotation
-
-    def call_embedded(
-        self,
-        construct: DraftNode,
-        role: Role,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        *,
-        inside: DraftNode | None,
-    ) -> Data:
-        """Add a function as an application of a construct, and return its output."""
-        if role in self.drawing.apps_of(construct):
-            raise UsageError(
-                f"{construct.name!r} has an {role} application already", where=self.name, hint="call it once"
-            )
-        app = as_app(function)
-        with self.drawing.undone_on_error():
-            node = self.drawing.add(
-                app.title, "PyFuncApp", NodeKind.APP, inside=construct.inside, owner=construct, role=role
-            )
-            self._fill_function(node, app)
-            connect(self, node, app, args, kwargs)
-            port = _output_port(node)
-            returned = app.returned
-            is_list = construct.category == "MKN" and role is Role.OUTPUT
-            return self.output(node, port, list_of(returned) if is_list else returned, inside=inside)
-
-    def _call_in(
-        self,
-        inside: DraftNode | None,
-        function: AppFunction[..., Any],
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-    ) -> Any:
-        """Call a function in a construct; see `call`."""
-        with self.drawing.undone_on_error():
-            node = self.drawing.add(function.title, "PyFuncApp", NodeKind.APP, inside=inside)
-            self._fill_function(node, function)
-            connect(self, node, function, args, kwargs)
-            return self._outputs(node, function, inside=inside)
-
-    @property
-    def around(self) -> DraftNode | None:
-        """The innermost construct that is open, if any."""
-        return self.inside[-1] if self.inside else None
-
-    def _node(self, name: str, category: str, kind: NodeKind) -> DraftNode:
-        return self.drawing.add(name, category, kind, inside=self.around)
-
-    def _fill_function(self, node: DraftNode, function: AppFunction[..., Any]) -> None:
-        node.description = " ".join((inspect.getdoc(function.function) or "").split("\n\n")[0].split())
-        node.set("dropclass", FUNCTION)
-        node.set("func_name", function.path)
-        if code := function.code:
-            node.set("func_code", code, "Python")
-        set_parameters(node, _COMMON, dict(function.settings))
-
-    def _outputs(self, node: DraftNode, function: AppFunction[..., Any], *, inside: DraftNode | None) -> Any:
-        if not function.outputs and not function.written:
-            return self.output(node, _output_port(node), function.returned, inside=inside)
-        taken = [port for port in (*function.outputs, *function.written) if port in node.fields]
-        if taken:
-            raise UsageError(
-                f"{taken[0]!r} is an argument and an output of {node.name!r}",
-                where=self.name,
-                hint="rename one of them",
-            )
-        made = []
-        for port in dict.fromkeys((*function.outputs, *function.written)):
-            encoding = function.written.get(port)
-            data = self.output(node, port, ANY, inside=inside, encoding=encoding or "pickle")
-            made.append(data.store("File") if encoding else data)
-        return _one_or_all(made)
-
-    def _component_node(
-        self,
-        component: str | type[App],
-        name: str,
-        *,
-        inside: DraftNode | None,
-        owner: DraftNode | None = None,
-        role: Role = Role.NONE,
-    ) -> tuple[DraftNode, Component]:
-        app = component if isinstance(component, type) else None
-        dropclass = f"{app.__module__}.{app.__qualname__}" if app is not None else str(component)
-        if app is None:
-            app = app_class(Template(key="new", name=name or dropclass, kind=Kind.APP, component=dropclass))
-        known = getattr(app, "component", None)
-        if not (isinstance(app, type) and issubclass(app, App)) or known is None:
-            raise UsageError(
-                f"{dropclass} is not described as a component",
-                where=self.name,
-                hint="decorate the class with dropflow.component",
-            )
-        node = self.drawing.add(name or known.name, known.category, NodeKind.APP, inside=inside, owner=owner, role=role)
-        node.description = known.description
-        node.set("dropclass", dropclass if isinstance(component, str) else known.dropclass)
-        return node, known
-
-    def _globals(self) -> DraftNode:
-        for node in self.drawing.nodes:
-            if node.kind is NodeKind.GLOBALS:
-                return node
-        made = self.drawing.add("Parameters", "GlobalVariables", NodeKind.GLOBALS, inside=None)
-        made.description = "The parameters of the graph."
-        return made
-
-    def refuse_unreadable(self, data: Data, node: DraftNode) -> None:
-        """Raise if a node cannot read data.
-
-        Raises
-        ------
-        UsageError
-            They are no data of a graph, or of another graph, or in a construct, and the node is in another one that
-            does not contain it.
-        """
-        if not isinstance(data, Data):
-            raise UsageError(
-                f"{data!r:.60} is not data of the graph",
-                where=f"{node.name} in graph {self.name}",
-                hint="give a value that a call of an @app function returned in this graph",
-            )
-        if data.graph is not self:
-            raise UsageError(
-                f"{data.name!r} is data of graph {data.graph.name!r}",
-                where=f"{node.name} in graph {self.name}",
-                hint="graphs exchange data by files",
-            )
-        source, target = (
-            [around for around in self.drawing.path(end) if around.category not in TRANSPARENT]
-            for end in (data.node, node)
-        )
-        shared = sum(1 for ours, theirs in zip(source, target, strict=False) if ours is theirs)
-        out, into = source[shared:], target[shared:]
-        owner = node.owner
-        if owner is not None and into == [owner] and owner.category in COLLECTING:
-            return
-        if not out or not into or any(map(_are_paired, out, into)):
-            return
-        left, other = out[0].name, into[0].name
-        raise UsageError(
-            f"{data.name!r} is in {left!r} and {node.name!r} in {other!r}: there is no rule for their copies",
-            where=f"graph {self.name}",
-            hint=f"collect it in a function outside {left!r} or with graph.gather(...), or work in one construct",
-        )
-
-    @contextmanager
-    def _scattered(
-        self, data: Data | CarriedValue | None, copies: int | Formula | None, name: str, zip_with: str, *, each: bool
-    ) -> Iterator[Data]:
-        number, array = _count(copies, "copies", 0), self.as_data(data)
-        fields: dict[str, Any] = {"num_of_copies": number, **({"zip_with": zip_with} if zip_with else {})}
-        element: Any = None
-        with self.drawing.undone_on_error():
-            node = self._construct(name, "Scatter", **fields)
-            if array is not None:
-                app, _ = self._component_node(SPLIT, "Split", inside=node.inside, owner=node, role=Role.INPUT)
-                app.set("num_of_copies", number, "Integer", kind="ApplicationArgument")
-                app.set("each", each, kind="ApplicationArgument")
-                self.link(array, app, "array_in")
-                inner = get_args(array.annotation)
-                annotation = inner[0] if each and get_origin(array.annotation) is list and inner else ANY
-                element = self.output(app, "object_out", annotation, inside=node)
-                self.drawing.rename(element.node, f"{node.name} {'element' if each else 'piece'}")
-        with self._open(node):
-            yield element
-
-    def _construct(self, name: str, category: str, **fields: Any) -> DraftNode:
-        node = self._node(name, category, NodeKind.CONSTRUCT)
-        for field, value in fields.items():
-            node.set(
-                field,
-                plain(value),
-                "String" if field in ("group_key", "zip_with") else "Integer",
-                kind="ConstructParameter",
-            )
-        return node
-
-    @contextmanager
-    def _open(self, node: DraftNode) -> Iterator[None]:
-        token = OPEN_GRAPHS.set((*OPEN_GRAPHS.get(), self))
-        self.inside.append(node)
-        try:
-            yield
-        finally:
-            self.inside.remove(node)
-            OPEN_GRAPHS.reset(token)
-
-
-def _same(value: Any) -> Any:
-    """Return what the loop carries."""
-    return value
-
-
-def _are_paired(construct: DraftNode, other: DraftNode) -> bool:
-    """Return whether the copies of two constructs may be joined one to one: loops, and scatters that are zipped."""
-    zipped = any("zip_with" in node.fields for node in (construct, other))
-    return zipped or construct.category == other.category == "Loop"
-
-
-def _output_port(node: DraftNode) -> str:
-    return "result" if "output" in node.fields else "output"
-
-
-def _one_or_all(outputs: list[Data]) -> Any:
-    return None if not outputs else outputs[0] if len(outputs) == 1 else tuple(outputs)
-
-
-def _count(value: Any, what: str, least: int) -> Any:
-    """Return a number of copies as the field has it.
-
-    Raises
-    ------
-    UsageError
-        It is no whole number of at least `least`, and no formula.
-    """
-    if isinstance(value, Formula):
-        if value.type not in ("Integer", "Float"):
-            raise UsageError(f"{what} is {value.text}, a {value.type}", hint="use a parameter of the type Integer")
-        return value.text
-    value = stored(value)
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise UsageError(f"{what} is {value!r:.60}, expected a whole number of at least {least}", hint="or a parameter")
-    return value

@@ -397,7 +397,7 @@ class CarriedValue:
 
     def save(self, path: "str | os.PathLike[str] | Formula", *, encoding: str = "") -> Data:
         """Write what each iteration gets to a file, and return it; see `Data.save`."""
-        copied: Data = self.first.graph.as_data(self)
+        copied: Data = self.first.graph.wiring.as_data(self)
         return copied.save(path, encoding=encoding)
 
     def __repr__(self) -> str:
@@ -436,9 +436,9 @@ class Loop:
         UsageError
             `first` is inside the loop.
         """
-        first = self._graph.as_data(first)
+        first = self._graph.wiring.as_data(first)
         if not isinstance(first, Data):
-            first = self._graph.value_in(self._node.inside, first, f"{self._node.name} begins with")
+            first = self._graph.wiring.value_in(self._node.inside, first, f"{self._node.name} begins with")
         if self._node in self._graph.drawing.path(first.node):
             raise UsageError(
                 f"{first.name!r} is made in the loop, which cannot begin with it",
@@ -460,7 +460,7 @@ class Loop:
         if carried not in self._carried or carried.following is not None:
             why = "already has a next value" if carried in self._carried else "belongs to another loop"
             raise UsageError(f"the {carried!r} {why}", where=self._node.name, hint="call again() once for each carry()")
-        made = self._graph.as_data(value)
+        made = self._graph.wiring.as_data(value)
         if not isinstance(made, Data) or self._node not in self._graph.drawing.path(made.node):
             raise UsageError(
                 f"{getattr(made, 'name', made)!r} is not made in the loop",
@@ -483,13 +483,13 @@ class Loop:
         A branch writes `value` in one iteration, and skips it in all others. A copy of it is added after the loop.
         """
         made = self._made_inside(value)
-        return self._graph.copied(
-            made, f"Leave {self._node.name}", inside=self._graph.around, settings={"block_skip": True}
+        return self._graph.wiring.copied(
+            made, f"Leave {self._node.name}", inside=self._graph.wiring.around, settings={"block_skip": True}
         )
 
     def _made_inside(self, value: Data | CarriedValue) -> Data:
         """Return what is made in the loop as data; raise for anything else."""
-        made: Data = self._graph.as_data(value)
+        made: Data = self._graph.wiring.as_data(value)
         if self._node not in self._graph.drawing.path(made.node):
             raise UsageError(f"{made.name!r} is not made in the loop", where=self._node.name, hint="use it as it is")
         return made
@@ -527,11 +527,12 @@ class MknContent:
 
     def enter(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Data:
         """Call a function on M inputs, and return its result, which all K copies get."""
-        return self._graph.call_embedded(self._node, Role.INPUT, function, args, kwargs, inside=self._node)
+        return self._graph.wiring.call_embedded(self._node, Role.INPUT, function, args, kwargs, inside=self._node)
 
     def leave(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Data:
         """Call a function on what the K copies wrote, and return its result, for use after the construct."""
-        return self._graph.call_embedded(self._node, Role.OUTPUT, function, args, kwargs, inside=self._node.inside)
+        wiring, around = self._graph.wiring, self._node.inside
+        return wiring.call_embedded(self._node, Role.OUTPUT, function, args, kwargs, inside=around)
 
 
 def set_parameters(node: DraftNode, component: Component | None, fields: dict[str, Any]) -> None:
