@@ -104,7 +104,7 @@ def code_of(*wanted: types.FunctionType) -> str:
     for function in wanted:
         _add(function, module, as_name=function.__name__)
     head = "".join(f"{line}\n" for line in sorted(module.lines.values(), key=_order))
-    return "\n\n".join(part for part in (head, *reversed(module.functions.values())) if part)
+    return "\n\n".join(part for part in (head, *module.functions.values()) if part)
 
 
 def code_in(path: Path, name: str) -> str:
@@ -187,6 +187,8 @@ def _add(function: types.FunctionType, module: _WrittenModule, *, as_name: str) 
             raise UsageError(f"{title} uses {name!r}, which is not defined", hint="define or import it")
     if any(not hasattr(builtins, name) for name in _annotated(tree)):
         module.lines["__future__"] = "from __future__ import annotations"
+    # Behind the functions that it uses, which may be defaults of its arguments.
+    del module.functions[as_name]
     module.functions[as_name] = _plain_text(function, tree)
 
 

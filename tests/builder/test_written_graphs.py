@@ -170,6 +170,27 @@ def uses_modules() -> list[Any]:
     return [concurrent.futures.Future().done(), wrapping.quote("b c"), os.path.sep]
 
 
+def _halved(value: float) -> float:
+    return value / 2
+
+
+def _changed(value: float, change: Callable[[float], float] = _halved) -> float:
+    return change(value)
+
+
+def changes_twice(value: float) -> float:
+    """Use a function, and another one that has it as the default of an argument."""
+    return _halved(_changed(value))
+
+
+def test_a_function_can_be_the_default_of_an_argument() -> None:
+    """It is defined before the function whose default it is, whatever else uses it."""
+    space: dict[str, Any] = {}
+    exec(compile(code_of(changes_twice), "code", "exec", dont_inherit=True), space)  # noqa: S102 - our own code
+
+    assert space["changes_twice"](8.0) == changes_twice(8.0) == 2.0
+
+
 def test_the_code_of_a_function_imports_modules_of_packages() -> None:
     """A package does not import all of its modules, so the package alone is not enough in another process."""
     code = code_of(uses_modules)
