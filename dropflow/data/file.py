@@ -196,7 +196,9 @@ class FileWriter:
         StorageError
             The file cannot be written.
         """
-        block = memoryview(data).cast("B")
+        view = memoryview(data)
+        # Each second element of an array, for example, is not contiguous, and is copied.
+        block = view.cast("B") if view.c_contiguous and view.nbytes else memoryview(view.tobytes())
         done = 0
         while done < len(block):
             try:

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from dropflow.apps.encodings import encode
@@ -628,6 +629,15 @@ def test_a_full_shared_memory_overflows_to_the_disk(tmp_path: Path) -> None:
     assert (handle.location, read(handle)) == (str(tmp_path / "large"), b"123456789")
     assert not (tmp_path / "small").exists()
     verify(handle)
+
+
+@pytest.mark.parametrize("array", [np.arange(10)[::2], np.zeros((0, 3)), np.arange(6).reshape(2, 3).T], ids=str)
+def test_any_array_is_written_to_a_file(array: npt.NDArray[Any], tmp_path: Path) -> None:
+    """Its elements in their order, also if they are not beside each other in memory."""
+    part = FileWriter(str(tmp_path / "array"))
+    part.write(memoryview(array))  # type: ignore[arg-type]
+
+    assert read(part.finish()) == array.tobytes()
 
 
 def test_a_full_disk_is_reported_with_its_free_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
