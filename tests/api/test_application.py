@@ -158,6 +158,7 @@ def test_chunked_bodies_are_read(server: RestServer) -> None:
     connection.close()
 
 
+@pytest.mark.slow
 @given(st.text(min_size=1, max_size=30).filter(lambda text: text.isprintable()))
 def test_names_in_paths_may_have_any_characters(server: RestServer, name: str) -> None:
     """Quoted slashes, dots, question marks and all scripts arrive unchanged."""
@@ -445,6 +446,7 @@ def test_requests_on_open_connections_are_refused_while_closing() -> None:
     assert (response.status, json.loads(body)["error"]["text"]) == (503, "the server is closing")
 
 
+@pytest.mark.slow
 def test_patterns_of_routes_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not all of them anew for each route, as bottle does: a manager has hundreds, and starts 0.3 s later then."""
     compiled: list[str] = []

@@ -96,6 +96,7 @@ def test_json_round_trips_json_values(value: Any) -> None:
     assert _round_trip("json", value) == value
 
 
+@pytest.mark.slow
 @given(_LITERALS)
 def test_eval_round_trips_literals(value: Any) -> None:
     """Python literals, including strings, are decoded unchanged, and no code is evaluated."""

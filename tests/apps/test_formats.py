@@ -45,6 +45,7 @@ CASES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Any]] = {
 """For each format: a value to write, what to compare of the value that is read, and what it is then."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_format_reads_what_it_wrote(name: str, tmp_path: Path) -> None:
     """A value that is written in a format is read as the same value, and the content is recognised as that format."""

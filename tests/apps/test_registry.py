@@ -369,6 +369,7 @@ def test_a_scheduler_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPat
     assert "dask scheduler" in caught.value.hint
 
 
+@pytest.mark.slow
 def test_a_runner_of_ones_own_is_made_by_a_function(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The function gets what executors are built from, and the number of workers. It runs the graph."""
     (tmp_path / "own_runner.py").write_text(_OWN)

@@ -453,6 +453,7 @@ def shell_quote_run(command: str, value: str) -> str:
     return done.stdout.decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
 def test_bash_sees_the_value_itself(place: str) -> None:
     """In every place the command gets the exact value: nothing of it is expanded, split or run."""
@@ -612,6 +613,7 @@ def test_ranks_wait_for_each_other(tmp_path: Path) -> None:
     assert contents[0].count("of 70") == 70
 
 
+@pytest.mark.slow
 def test_a_launcher_starts_the_ranks(tmp_path: Path) -> None:
     """A launcher is called with the number of ranks; it gives each process its rank in a variable of its own."""
     program = launcher(
@@ -627,6 +629,7 @@ def test_a_launcher_starts_the_ranks(tmp_path: Path) -> None:
     assert contents == ["0 of 3\n1 of 3\n2 of 3\n"]
 
 
+@pytest.mark.slow
 def test_mpirun_is_used_if_it_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a setting, the first of mpirun and mpiexec on the path starts the ranks."""
     program = launcher(

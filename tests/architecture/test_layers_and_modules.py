@@ -136,6 +136,7 @@ def test_problem_codes_have_meanings() -> None:
     assert all(meaning for _, meaning in CODES.values())
 
 
+@pytest.mark.slow
 def test_help_imports_nothing_heavy() -> None:
     """A command that only prints help imports neither numpy nor sessions."""
     heavy = ("numpy", "msgspec", "jsonschema", "rich", "rustworkx", "pymetis", "dropflow.execution.session")

@@ -75,6 +75,7 @@ def test_a_call_outside_a_graph_is_an_ordinary_call() -> None:
     assert repr(total) == "<app 'Total'>"
 
 
+@pytest.mark.slow
 def test_each_copy_of_a_scatter_gets_one_element(run: Run) -> None:
     """A function after the scatter gets the list of all copies, in order."""
     with Graph("squares") as graph:
@@ -120,6 +121,7 @@ def base_name(folder: Path) -> str:
     return Path(folder).name
 
 
+@pytest.mark.slow
 def test_each_copy_gets_one_of_many_files(run: Run, tmp_path: Path) -> None:
     """Sorted by name; directories are given by their paths. If files were added since, the run fails and says so."""
     for number in range(12):
@@ -325,6 +327,7 @@ def test_nested_loops_carry_into_every_iteration_of_the_outer_one(run: Run) -> N
     assert ended.value(last) == 1.0
 
 
+@pytest.mark.slow
 def test_what_a_loop_carries_goes_where_data_go(run: Run) -> None:
     """To the copies of a scatter, to a loop inside, into a list, and to a file, in each iteration."""
     with Graph("carried") as graph:
@@ -429,6 +432,7 @@ def _ends(values: list[int]) -> dict[str, int]:
     return {"low": min(values), "high": max(values)}
 
 
+@pytest.mark.slow
 def test_a_function_writes_files_and_directories_itself(run: Run) -> None:
     """A parameter with the name of an output is the path to write to; other functions and commands get the path."""
     with Graph("paths") as graph:
@@ -574,6 +578,7 @@ def _shown(value: object = 7) -> str:
     return f"{type(value).__name__} {value!r}"
 
 
+@pytest.mark.slow
 def test_parameters_make_a_template(run: Run) -> None:
     """A parameter has a value in numbers, texts and counts; formulas of parameters are computed."""
     with Graph("template") as graph:
@@ -593,6 +598,7 @@ def test_parameters_make_a_template(run: Run) -> None:
         graph.run({"n": 10})
 
 
+@pytest.mark.slow
 def test_formulas_have_the_values_of_python(run: Run) -> None:
     """With a parameter on the left, on the right, and alone."""
 

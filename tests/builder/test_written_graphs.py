@@ -96,6 +96,7 @@ def test_a_function_that_collects_is_the_output_application_of_its_scatter(tmp_p
     assert graph.run(directory=tmp_path / "later").value(later) == 42
 
 
+@pytest.mark.slow
 @_FEW
 @given(written_graphs())
 def test_constructs_enclose_their_nodes(written: WrittenGraph) -> None:

@@ -165,6 +165,7 @@ def test_tasks_that_cannot_travel_are_refused() -> None:
         encode_pages([TaskEntry(0, (_ for _ in ()), {}, {})], "add")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", [20, 400])  # dask makes a constant of its own of an array above 1 MB
 @pytest.mark.parametrize("fused", [False, True])
 def test_stores_in_an_array_of_the_client_run_there(side: int, fused: bool) -> None:  # noqa: FBT001

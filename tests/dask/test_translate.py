@@ -339,6 +339,7 @@ def test_every_task_runs_once_after_its_inputs(needs: list[list[int]]) -> None:
     assert _is_valid(needs, order)
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 100), min_size=1, max_size=6))
 def test_a_tree_holds_as_few_results_as_possible(parents: list[int]) -> None:
     """If no result has several consumers, no other order holds fewer results at a time."""

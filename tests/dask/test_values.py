@@ -169,6 +169,7 @@ def test_without_need_nothing_is_written(temporary: Path) -> None:
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runner", ["threads", "inline"])
 def test_without_a_limit_the_free_memory_is_one(runner: str, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Values that are more than 60 % of the memory that is free, here of 8 chunks, go through files."""

@@ -67,6 +67,7 @@ def check_files(files: Path) -> None:
     assert "3 of 3 sources are right, 3 were found" in (files / "report.txt").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_graph_is_what_its_script_draws_and_has_no_findings() -> None:
     """``python examples/radio/pipeline.py`` writes the file, in which a check finds nothing."""
     module = _pipeline()

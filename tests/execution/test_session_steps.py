@@ -293,6 +293,7 @@ def test_a_session_that_waits_for_other_nodes_is_idle_at_its_walltime(before: fl
     session.close()
 
 
+@pytest.mark.slow
 def test_a_paused_session_starts_nothing() -> None:
     """What runs ends, attempts that were submitted before wait too, and after the pause all runs as before."""
     driver = Driver(draw(", ".join(f"A{number} -> x{number} -> B{number}" for number in range(20))), workers=2)

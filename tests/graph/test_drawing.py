@@ -428,6 +428,7 @@ def test_examples_are_drawn_without_overlaps(path: Path) -> None:
     logical_drawing_check(translate(path).graph)
 
 
+@pytest.mark.slow
 def test_thousands_of_logical_nodes_are_drawn() -> None:
     """The time does not grow with the square of the nodes, and a chain has a column for each."""
     builder = GraphBuilder().data("d0")

@@ -219,6 +219,7 @@ def test_every_value_in_dot_is_read_again(graph: PhysicalGraph) -> None:
     assert found.edges == [(f"n{one.source}", f"n{one.target}", one.streaming) for one in links]
 
 
+@pytest.mark.slow
 @given(graphs())
 def test_parts_are_clusters(graph: PhysicalGraph) -> None:
     """Each part with drops is a cluster, with the name of its node; a graph without parts has none."""

@@ -173,6 +173,7 @@ def test_a_process_that_ignores_sigterm_is_killed() -> None:
     assert not _runs(pid)
 
 
+@pytest.mark.slow
 def test_all_managers_end_with_the_daemon(daemon: Daemon) -> None:
     """`close` leaves no process, and nothing can be started after it."""
     pids = [daemon.start(kind).pid for kind in ("node", "island", "master")]

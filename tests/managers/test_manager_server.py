@@ -173,6 +173,7 @@ def test_a_session_is_of_the_user_whose_key_submitted_it(manager: FakeManager, t
         served.close()
 
 
+@pytest.mark.slow
 def test_only_its_user_and_the_administrator_change_a_session(manager: FakeManager, tmp_path: Path) -> None:
     """Another user gets an error that names the owner, for each operation that changes it, and can look at it."""
     manager.add(fan(2), "hers", user="alice")
@@ -201,6 +202,7 @@ def test_only_its_user_and_the_administrator_change_a_session(manager: FakeManag
     assert len(changes) == 10
 
 
+@pytest.mark.slow
 def test_users_have_limits(manager: FakeManager, tmp_path: Path) -> None:
     """Running sessions and their drops count, also of one that runs again; limits that change count at once."""
     file = tmp_path / "cluster.key.limits"
@@ -379,6 +381,7 @@ class _Deployment:
         return [b"user bob"]
 
 
+@pytest.mark.slow
 def test_a_browser_that_a_user_signs_in_reads_only(manager: FakeManager, tmp_path: Path) -> None:
     """Its ticket gives no page key, with which forms change something."""
     served = Service(manager, token=TOKEN, secret=SECRET, users=UserFiles.beside(tmp_path / "cluster.key"))

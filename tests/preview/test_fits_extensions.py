@@ -384,6 +384,7 @@ def test_directories_differ_in_their_files(tmp_path: Path) -> None:
     assert [*differences(left, left / "_SUCCESS")] == ["a directory / a file"]
 
 
+@pytest.mark.slow
 def test_arrays_that_are_no_numbers_differ_in_rows(tmp_path: Path) -> None:
     """Also one text, no rows, and arrays of different lengths in the cells of a table, in which NaN is NaN."""
     fits = pytest.importorskip("astropy.io.fits")

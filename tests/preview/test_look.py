@@ -80,6 +80,7 @@ def test_statistics_are_those_of_numpy(array: Array, plane: int) -> None:
         assert facts["Maximum"] == f"{finite.max() + 0.0:.6g}"
 
 
+@pytest.mark.slow
 def test_a_fits_image_begins_at_its_lower_left_corner() -> None:
     """The last row of a FITS image is at the top; BSCALE, BZERO and BLANK are applied; the first image is chosen."""
     image = np.array([[5, -1], [0, 2]], np.int16)
@@ -388,6 +389,7 @@ _JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(
         st.sampled_from(["shape", "chunks", "dtype", "order", "compressor", "fill_value", "filters"]), _JSON
@@ -404,6 +406,7 @@ def test_damaged_zarr_only_has_problems(changes: dict[str, object]) -> None:
         assert preview(DirectorySource(Path(folder))).kind in ("array", "directory")
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.sampled_from(["shape", "data_type", "chunk_grid", "codecs", "chunk_key_encoding"]), _JSON))
 @settings(max_examples=100, deadline=None)
 def test_damaged_zarr_of_version_3_only_has_problems(changes: dict[str, object]) -> None:

@@ -57,6 +57,7 @@ def test_two_sources_are_compared_once() -> None:
     assert first_changed_line.cache_info().misses == misses
 
 
+@pytest.mark.slow
 def test_a_package_that_is_installed_while_the_process_runs_counts_by_its_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -468,6 +468,7 @@ def test_contents_of_no_record_share_the_limit(store: ResultStore, tmp_path: Pat
     assert use.size <= 60_000
 
 
+@pytest.mark.slow
 def test_many_writers_of_the_same_result_leave_one(store: ResultStore, tmp_path: Path) -> None:
     """Each has a store of its own in the same directory, as processes on several hosts have."""
 

@@ -314,6 +314,7 @@ def _scatter(copies: int) -> Graph:
     return graph
 
 
+@pytest.mark.slow
 def test_a_forecast_counts_applications_that_wait_for_their_inputs(tmp_path: Path) -> None:
     """Only the new copy of a scatter runs in any case; the others do if they get other inputs."""
     _scatter(3).run(directory=tmp_path / "run", runner="inline", reuse=True)
@@ -430,6 +431,7 @@ def test_a_tag_that_was_moved_counts(tmp_path: Path) -> None:
     assert list(differences(*keys, ResultStore(tmp_path / "store"))) == [reason]
 
 
+@pytest.mark.slow
 def test_another_name_of_the_same_image_does_not_count(tmp_path: Path) -> None:
     """Of an image whose digest the session has noted only this is in the key, also of commands and functions in it.
 
@@ -581,6 +583,7 @@ def test_a_result_without_all_data_is_not_taken_for_the_whole(tmp_path: Path) ->
     assert found == [("3", [0.25]), ("3", [0.25]), ("6", [0.0])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["before", "while"])
 def test_an_input_that_changes_in_a_run_leaves_no_wrong_result(
     tmp_path: Path, when: str, monkeypatch: pytest.MonkeyPatch
@@ -632,6 +635,7 @@ def test_a_note_says_that_results_could_not_be_stored(tmp_path: Path, monkeypatc
     )
 
 
+@pytest.mark.slow
 def test_a_log_that_cannot_be_written_fails_nothing(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a full disk, applications run or are taken as before, and only their explanations are missing."""
 

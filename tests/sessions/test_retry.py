@@ -320,6 +320,7 @@ def test_contents_of_before_do_not_stay(ended: Path) -> None:
     assert _text(ended, "results/ended_sum_0.txt") == "two\nnone\n502\n"
 
 
+@pytest.mark.slow
 def test_a_process_that_ends_before_its_journal_begins_leaves_all_as_it_was(
     ended: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -105,6 +105,7 @@ def _feeds(graph: PhysicalGraph, attempts: AttemptColumns, one: int, later: int)
     return any(attempts.drop[later] in out.neighbour[out.ptr[drop] : out.ptr[drop + 1]] for drop in data)
 
 
+@pytest.mark.slow
 @given(graphs(), st.integers(0, 1000))
 def test_lanes_never_overlap_and_gaps_fill_them(graph: PhysicalGraph, seed: int) -> None:
     """Attempts, the pieces of the gaps before them, and the rest after the last add up to the session on each lane."""

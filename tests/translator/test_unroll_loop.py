@@ -356,6 +356,7 @@ def test_a_cycle_through_equal_names_distinguishes_the_nodes() -> None:
     assert "'same' (a) -> 'same' (x) -> 'same' (a)" in outlined(drawing).problems[0].text
 
 
+@pytest.mark.slow
 def test_a_long_cycle_is_abbreviated() -> None:
     """A cycle of a thousand nodes is reported in one line."""
     names = [f"{'ad'[number % 2]}{number}" for number in range(1000)]

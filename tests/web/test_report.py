@@ -135,6 +135,7 @@ def _all(graph: PhysicalGraph, seed: int, share: float, **filters: Any) -> tuple
     return found, time, (attempts, moments)
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(graphs(), st.integers(0, 1000), st.floats(0, 1), st.sampled_from(_SORTS), st.sampled_from(list(DropState)))
 def test_the_list_is_that_of_the_moment(

@@ -97,6 +97,7 @@ def test_a_directory_of_a_run_comes_before_a_session_of_the_environment(
     assert (refused.status, "here" in refused.err) == (2, True)
 
 
+@pytest.mark.slow
 def test_unknown_sessions_are_refused(ask: Command) -> None:
     """The error names the session."""
     answer = ask("diff", "failed", "none")
@@ -236,6 +237,7 @@ def test_a_crate_tells_where_reused_results_come_from(command: Command, examples
     assert found[1].startswith("reused: from session first on ")
 
 
+@pytest.mark.slow
 def test_the_provenance_names_the_last_attempt_of_a_drop(tmp_path: Path) -> None:
     """One that ran on a node that was lost, and then on another one, was made by the other one."""
     pytest.importorskip("prov.model")
@@ -322,6 +324,7 @@ def test_a_crate_is_signed_with_the_cluster_key(command: Command, examples: Path
     assert "no signature of a crate" in refused(key)
 
 
+@pytest.mark.slow
 def test_results_that_are_not_there_are_not_described(command: Command, examples: Path, tmp_path: Path) -> None:
     """They are named, and the exit status is 1; a directory that is not there is refused."""
     pytest.importorskip("rocrate.rocrate")

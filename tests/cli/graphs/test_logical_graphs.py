@@ -228,6 +228,7 @@ def test_version_lists_the_libraries(command: Command) -> None:
     assert {line.split()[0] for line in others} >= {"numpy", "msgspec", "pymetis"}
 
 
+@pytest.mark.slow
 def test_palettes_are_built_and_checked(command: Command, tmp_path: Path) -> None:
     """--check lists missing files, and without it they are written."""
     stale = command("palette", "build", "--check", "--into", tmp_path, "--output", "json")

@@ -153,6 +153,7 @@ def test_a_session_with_a_majority_is_not_forced(ask: Command) -> None:
     assert "session 'running' has a majority" in refused.err
 
 
+@pytest.mark.slow
 def test_single_drops_can_be_cancelled(ask: Command, manager: FakeManager) -> None:
     """The session goes on, and the answer has the state of each drop."""
     open_drops = manager.drops("running", DropQuery(state="INITIALIZED")).drops[:2]
@@ -291,6 +292,7 @@ def test_a_session_runs_again_from_a_drop(ask: Command, manager: FakeManager) ->
     assert manager.session("finished").states["INITIALIZED"] == 4
 
 
+@pytest.mark.slow
 def test_a_run_starts_again_from_a_drop(ask: Command, tmp_path: Path) -> None:
     """In its directory, with a parameter that is changed; a name stands for all drops of a node."""
     builder = GraphBuilder("g").data("out")
@@ -515,6 +517,7 @@ def test_the_log_of_a_manager_is_printed(ask: Command, manager: FakeManager) -> 
 # The manager that a command connects to.
 
 
+@pytest.mark.slow
 def test_a_wrong_token_is_bad_input(ask: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """The exit status is 2, and the message is about the token."""
     monkeypatch.setenv("DROPFLOW_TOKEN", "wrong")

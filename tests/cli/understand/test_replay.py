@@ -128,6 +128,7 @@ def test_outputs_are_below_the_replay_however_their_fields_are_written(
     assert [path.name for path in (tmp_path / "again" / "files").rglob("made")] == ["made"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("component", "fields"),
     [

@@ -80,6 +80,7 @@ def test_several_sessions_are_refused(command: Command) -> None:
     assert "2 sessions are named" in answer.err
 
 
+@pytest.mark.slow
 def test_directories_of_two_sessions_are_refused(command: Command, tmp_path: Path) -> None:
     """The error names the directory whose attempts do not fit."""
     small = Path(__file__).resolve().parents[3] / "examples" / "hello.graph"
@@ -91,6 +92,7 @@ def test_directories_of_two_sessions_are_refused(command: Command, tmp_path: Pat
     assert "large: these directories are not of one session" in answer.err
 
 
+@pytest.mark.slow
 def test_the_timeline_of_a_run_is_written(command: Command, tmp_path: Path) -> None:
     """The trace has an event for each attempt, those of one thread do not overlap, and the picture has their boxes."""
     command("run", NESTED, "--keep", tmp_path / "run", "--runner", "threads")
@@ -118,6 +120,7 @@ def test_unknown_forms_of_files_are_refused(command: Command, tmp_path: Path) ->
 _EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
 
+@pytest.mark.slow
 def test_a_run_has_a_report(command: Command, tmp_path: Path) -> None:
     """The report of a directory has its failures, and says how it ended."""
     command("run", _EXAMPLES / "error-threshold.graph", "--keep", tmp_path / "run", "--runner", "inline")
@@ -190,6 +193,7 @@ def sections(graph: PhysicalGraph) -> list[TimesSection]:
     ]
 
 
+@pytest.mark.slow
 def test_a_session_has_the_measurements_of_its_nodes(ask: Command, manager: FakeManager, tmp_path: Path) -> None:
     """The managers merge what their nodes have recorded; a node that did not answer is told by name."""
     graph = fan(12)

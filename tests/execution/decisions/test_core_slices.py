@@ -285,6 +285,7 @@ def test_the_final_states_of_many_nodes_follow_the_rules(graph: PhysicalGraph, s
     assert max((cluster.runs.count(drop) for drop in cluster.runs), default=0) <= 3
 
 
+@pytest.mark.slow
 @given(graphs() | pipelines(), st.integers(0, 2**32), st.integers(1, 4))
 def test_streaming_changes_no_final_state(graph: PhysicalGraph, seed: int, nodes: int) -> None:
     """With streaming and without, with failures or not, applications end in the same state."""

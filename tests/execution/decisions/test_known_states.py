@@ -298,6 +298,7 @@ def test_interruptions_of_streams_do_not_change_the_outcome(graph: PhysicalGraph
     assert world.states() == expected
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(graphs(), st.data())
 def test_failed_drops_run_again_with_all_of_their_tries(graph: PhysicalGraph, data: st.DataObject) -> None:

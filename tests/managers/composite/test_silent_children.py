@@ -247,6 +247,7 @@ def test_a_node_that_prepares_many_sessions_answers_other_requests(world: World)
             submitted[0].result(60)
 
 
+@pytest.mark.slow
 def test_a_slow_node_that_is_alive_is_waited_for(world: World) -> None:
     """A node that answers status requests is not given up because another request takes longer."""
     world.node("n1")

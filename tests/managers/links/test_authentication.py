@@ -198,6 +198,7 @@ def test_frames_that_are_not_packets_are_rejected(link_factory: LinkFactory, fra
     assert b.statistics().refused == 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("nothing_leaks")
 def test_frames_beyond_the_limit_end_the_connection(link_factory: LinkFactory) -> None:
     """A frame larger than any may be is not even read: the connection is closed."""

@@ -187,6 +187,7 @@ class Session:
             assert not copies.waiting
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_copies_are_where_they_are_wanted_in_the_end(data: st.DataObject) -> None:

@@ -95,6 +95,7 @@ def _reported(node: NodeManager) -> dict[str, object]:
     }
 
 
+@pytest.mark.slow
 def test_results_that_are_released_are_gone(stack: ExitStack, tmp_path: Path) -> None:
     """Before and after a restart: no file, no result, and the error for its data says why; the rest stays."""
     node = _node(stack, tmp_path)
@@ -147,6 +148,7 @@ def test_a_node_with_another_name_does_not_take_over_a_session(stack: ExitStack,
     assert "the session ran on a, not on node z" in renamed.session("s").text
 
 
+@pytest.mark.slow
 def test_a_session_of_a_newer_format_is_kept(stack: ExitStack, tmp_path: Path) -> None:
     """A node of an earlier version lists it with both versions; one of its own version has all of it afterwards."""
     first = _node(stack, tmp_path)

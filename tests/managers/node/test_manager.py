@@ -109,6 +109,7 @@ def test_directories_cross_nodes(make_cluster: Make, in_place: bool) -> None:  #
     assert {detail.status for detail in ended.values()} == {"FINISHED"}, ended
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", [FILE, DIRECTORY])
 def test_contents_with_the_longest_names_cross_nodes(content: str, make_cluster: Make) -> None:
     """Programs on the other node get a path with the end of the name, so that they recognise the format."""
@@ -259,6 +260,7 @@ def test_a_cancel_on_one_node_stops_all(make_cluster: Make, reason: str, text: s
     assert {detail.text for detail in ended.values()} == {text}
 
 
+@pytest.mark.slow
 def test_a_drop_is_cancelled_on_its_node(make_cluster: Make) -> None:
     """What depends on it on another node fails, with the text of its node; a session that is over refuses.
 
@@ -313,6 +315,7 @@ def test_a_session_is_paused_and_continued_on_all_nodes(make_cluster: Make, tmp_
     assert cluster["a"].pause("s").status == cluster["a"].unpause("s").status == "FINISHED"
 
 
+@pytest.mark.slow
 def test_a_session_is_cancelling_until_its_attempts_have_ended(make_cluster: Make, tmp_path: Path) -> None:
     """Meanwhile the drop of an attempt that cleans up is active, and the text says why."""
     cluster = make_cluster(1)
@@ -391,6 +394,7 @@ def test_repeated_requests_are_accepted_and_other_epochs_refused(make_cluster: M
         cluster.prepare(msgspec.structs.replace(deployment, epoch=deployment.epoch + 1))
 
 
+@pytest.mark.slow
 def test_undo_removes_a_session(make_cluster: Make) -> None:
     """A prepared or started session is removed; undo of an unknown session does nothing."""
     cluster = make_cluster(2)
@@ -515,6 +519,7 @@ def test_drops_are_found_by_filters_and_names(make_cluster: Make) -> None:
         a.drops("s", DropQuery(state="lost"))
 
 
+@pytest.mark.slow
 def test_a_row_is_not_an_id(make_cluster: Make) -> None:
     """Digits are the end of an id, and never a row, so that no other drop's content, log or state is returned."""
     node = make_cluster(1)["a"]
@@ -595,6 +600,7 @@ def test_contents_of_many_drops_come_in_one_answer(make_cluster: Make, tmp_path:
         cluster["a"].contents("s", ContentsRequest(node="b", wanted=(ContentRequest(row=1),)))
 
 
+@pytest.mark.slow
 def test_details_of_a_drop_name_neighbours_on_other_nodes(make_cluster: Make) -> None:
     """Details name the drops at the other ends of its edges, their states and nodes; logs can be read."""
     cluster = make_cluster(2)

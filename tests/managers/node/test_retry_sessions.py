@@ -154,6 +154,7 @@ def test_a_session_whose_end_cannot_be_recorded_stays_as_it_ended(
         node.close()
 
 
+@pytest.mark.slow
 def test_a_session_whose_state_cannot_be_read_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the thread of a session fails when it stops for a change, the session ends with that, and does not hang."""
     builder = GraphBuilder("g")

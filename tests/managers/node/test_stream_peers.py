@@ -282,7 +282,7 @@ def test_a_lost_file_and_an_ended_offer_are_errors(made: Made, tmp_path: Path) -
     offer.end()
     offer.end()
     offer.complete(_moved(part.finish(), tmp_path / "part"))
-    with pytest.raises(GoneError, match="written"):
+    with pytest.raises(GoneError, match="discarded"):
         offer.read(0, 1)
 
 

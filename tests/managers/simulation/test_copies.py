@@ -155,6 +155,7 @@ def test_results_are_on_as_many_nodes_as_asked_before_the_session_ends(tmp_path:
     assert len(_holders(cluster)) == 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", ["-1", "300"])
 def test_a_number_of_copies_that_no_node_may_ask_for_fails_nothing(tmp_path: Path, number: str) -> None:
     """Data in memory whose number of nodes is below 0 or above 100 has as many copies as are possible."""

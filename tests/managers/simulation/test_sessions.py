@@ -134,6 +134,7 @@ def test_sessions_finish_on_a_faulty_network(
     assert [result.status for result in results] == [SessionState.FINISHED] * 3, simulation
 
 
+@pytest.mark.slow
 def test_what_a_node_tells_others_is_in_its_journal_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A node that crashes after it told that a drop is settled knows that when it is started again."""
     cluster = SimulatedCluster(1, tmp_path, islands=1, nodes=3, has_master=False)
@@ -213,6 +214,7 @@ def test_a_session_is_over_although_a_node_died_before_its_island_asked(
         assert info.settled == info.drops == info.counts.total == info.counts.settled
 
 
+@pytest.mark.slow
 def test_a_session_is_cancelled_although_a_node_died_before_its_island_asked(tmp_path: Path) -> None:
     """If most of its nodes have cancelled it, the others cannot go on: island and master report it as CANCELLED."""
     cluster = SimulatedCluster(5, tmp_path, islands=1, nodes=3, workload=Workload(seconds=5.0))

@@ -188,6 +188,7 @@ def test_the_id_of_a_drop_may_end_in_json(serve: Any) -> None:
     assert msgspec.json.decode(ask(url, "/sessions/s/drops/ax.json").body)["drop"]["oid"] == "ax"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/sessions/failed", "/sessions/failed/drops/fan_a_0-0"])
 def test_no_form_can_be_sent_before_the_script_that_completes_it_has_run(serve: Any, path: str) -> None:
     """It runs before the page is shown. A form without the page key would lead to a page that asks for the token."""

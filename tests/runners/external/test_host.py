@@ -102,6 +102,7 @@ def test_what_has_not_begun_is_returned_and_the_rest_is_answered(hosted: Hosted)
     assert [task.drop for task in hosted.answers[0].returned] == [11, 12]
 
 
+@pytest.mark.slow
 def test_an_attempt_that_is_aborted_before_it_comes_is_stopped(hosted: Hosted) -> None:
     """Messages go around the queue of an engine, so they may be earlier than a batch."""
     hosted.host.abort([(10, 1)], 0.0)

@@ -101,6 +101,7 @@ def test_gpus_are_never_exceeded_and_hold_up_no_others() -> None:
     assert simulate(work_of(graph), machines, np.zeros(4, np.int32)).start.tolist() == [0, 0, 1, 0]
 
 
+@pytest.mark.slow
 @given(plans())
 @settings(max_examples=30)
 def test_capacities_are_kept_at_all_times(plan: tuple[PhysicalGraph, Machines, list[int] | None]) -> None:

@@ -352,6 +352,7 @@ def test_percent_codes_are_decoded_as_by_urllib(data: bytes, piece: int) -> None
         assert decode_percent(data) == urllib.parse.unquote_to_bytes(data.replace(b"+", b" "))
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(min_size=1, max_size=10), st.text(max_size=50), max_size=5))
 def test_an_urlencoded_form_is_read(fields: dict[str, str]) -> None:
     """The fields are those that were encoded."""
