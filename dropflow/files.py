@@ -100,7 +100,7 @@ def private_opener(path: str, flags: int) -> int:
 
 
 def make_once(path: Path, make: Callable[[Path], object]) -> None:
-    """Have a file at a path that is complete as soon as it is there; of several processes that make it, one succeeds.
+    """Make a file that is complete as soon as its path exists; of several processes that make it, one succeeds.
 
     Parameters
     ----------
@@ -227,7 +227,7 @@ def replace_directory(
 
 
 def shares_blocks(new: int, old: int) -> bool:
-    """Have an empty file share the blocks of another one, by their descriptors; return whether the file system can."""
+    """Let an empty file share the blocks of another one, by their descriptors; return whether the file system can."""
     try:
         fcntl.ioctl(new, _FICLONE, old)
     except OSError:

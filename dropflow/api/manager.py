@@ -136,7 +136,7 @@ class Manager(ABC):
         self.call(operations.REMOVE_CHILD, url=url)
 
     def drain(self, node: str, request: DrainRequest = DEFAULT_DRAIN) -> DrainReply:
-        """Have a node, at or below this manager, give its sessions to their other nodes, and end its process.
+        """Tell a node, at or below this manager, to give its sessions to their other nodes and to end its process.
 
         It takes no sessions any more. The answer comes at once, with how each session goes on. A second call is no
         error: the earliest end counts.
@@ -215,7 +215,7 @@ class Manager(ABC):
         return self.call(operations.DEPLOYMENT, session=session)
 
     def add_member(self, session: str, member: MemberRequest) -> None:
-        """Have a node that was prepared and started become a member of a session. Again is no error.
+        """Add a prepared and started node to the members of a session. Calling it again is no error.
 
         Raises
         ------
@@ -268,7 +268,7 @@ class Manager(ABC):
         return self.call(operations.REBALANCE, session=session)
 
     def force_continue(self, session: str) -> SessionInfo:
-        """Have a session go on although no majority of its voters answers.
+        """Continue a session although no majority of its voters answers.
 
         Unsafe while the others run: they may go on as well, and then the session runs twice.
 

@@ -354,7 +354,7 @@ def _exec(words: Sequence[str]) -> str:
 
 
 def _fetch(context: Context, engine: ContainerEngine, image: str) -> None:
-    """Have the engine pull an image that is not on this host.
+    """Tell the engine to pull an image that is not on this host.
 
     Raises
     ------

@@ -23,7 +23,7 @@ _THREAD = threading.local()
 
 
 def enter(attempt: "Context | None") -> None:
-    """Have `missing` return the shares of an attempt in this thread; those of none from now on, if it is None."""
+    """Let `missing` return the shares of this attempt in this thread; None ends that."""
     _THREAD.attempt = attempt
 
 

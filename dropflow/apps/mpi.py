@@ -299,7 +299,7 @@ class MPIApp(BashShellApp):
         nodes = {host: node for node, host in hosts.items()}
 
         def start_on(host: str, command: str) -> int:
-            """Have the head on a node start a daemon; return its status when it has ended."""
+            """Tell the head on a node to start a daemon; return its exit status when it has ended."""
             node = nodes[host]
             known.send(node, job.key[1], f"start {command}")
             with CHANGED:

@@ -95,7 +95,7 @@ class DraftNode:
         self.field(name, value=value, type=type_ or type_name(value), **new)
 
     def port(self, name: str, usage: str, *, type_: str = "Object", encoding: str = "pickle") -> None:
-        """Have a port of this name, made if there is none; one that is used both ways is for both."""
+        """Return the port of this name, made if there is none. A port may be used as an input and an output."""
         known = self.field(name, **({} if name in self.fields else {"type": type_}))
         usage = usage if known.usage in ("NoPort", usage) else "InputOutput"
         self.field(name, usage=usage, encoding=encoding)

@@ -378,7 +378,7 @@ class CarriedValue:
         self._is_closed = False
 
     def add_reader(self, node: DraftNode, port: str) -> None:
-        """Have an input of a node in the loop get the value from the iteration before."""
+        """Connect an input of a node in the loop to the value of the iteration before."""
         self.readers.append((node, port))
         self.first.graph.drawing.undo.append(self.readers.pop)
         if self._is_closed:
@@ -450,7 +450,7 @@ class Loop:
         return made
 
     def again(self, carried: CarriedValue, value: Data | CarriedValue) -> None:
-        """Have the next iteration get `value` for `carried`.
+        """Give `value` to the next iteration as its `carried`.
 
         Raises
         ------

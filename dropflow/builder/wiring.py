@@ -348,7 +348,7 @@ class Wiring:
 
     @contextmanager
     def open(self, node: DraftNode) -> Iterator[None]:
-        """Have new nodes be in a construct, until it is closed."""
+        """Open a construct: new nodes are drawn in it until it is closed."""
         token = OPEN_GRAPHS.set((*OPEN_GRAPHS.get(), self._graph))
         self.inside.append(node)
         try:

@@ -126,7 +126,7 @@ def error_of_unwritten(error: OSError) -> StorageError:
 
 
 def _discard_output() -> None:
-    """Have standard output discard what is left: Python flushes it at exit, which must not fail again."""
+    """Discard what standard output still holds: Python flushes it at exit, which must not fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -61,7 +61,7 @@ _GROUPS = {
         "down": "End the cluster that dropflow up or dropflow launch ssh has started on this host.",
         "service": "Managers as services of systemd, which start with this host.",
         "nodes": "List the nodes at or below a manager, with their load.",
-        "drain": "Have NODE give its sessions to their other nodes, and end.",
+        "drain": "Tell NODE to give its sessions to their other nodes, and to end.",
         "doctor": "Check a manager, all managers below it, and the network between them.",
         "keys": "The cluster key, which all managers of a cluster share, and the keys of users.",
     },

@@ -183,7 +183,7 @@ _STREAMS = _Streams()
 
 @contextmanager
 def collecting() -> Iterator[None]:
-    """Have texts kept that are printed in contexts which `keep_printed` was called in."""
+    """Keep the texts that are printed in contexts where `keep_printed` was called."""
     _STREAMS.begin()
     try:
         yield

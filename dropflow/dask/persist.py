@@ -73,7 +73,7 @@ class Releaser:
         weakref.finalize(self, _flush, self._requests, self._thread)
 
     def release(self, remover: Remover, session: str, row: int = -1, path: str = "") -> None:
-        """Have a content removed, or a session if there is no path. Does not wait; for any thread, and finalizers."""
+        """Request the removal of a content, or of a session without a path; do not wait. Any thread may call this."""
         self._requests.put(_Removal(remover, session, row, path))
 
     def flush(self) -> None:
@@ -226,7 +226,7 @@ class PersistedSession:
             return known
 
     def adopt(self, row: int, hold: "Hold") -> None:
-        """Have a hold of another session, whose content is lost, keep a content of this one."""
+        """Let a hold of another session, whose content is lost, keep a content of this one."""
         with _HOLDS_LOCK:
             self._holds[row] = hold
             self._replaced.add(hold.where[0])
@@ -239,14 +239,14 @@ class PersistedSession:
         return [hold for row, hold in holds if hold.where == (self, row) and self.places[row].node in nodes]
 
     def let_go(self, row: int) -> None:
-        """Have a content removed that nothing refers to any more. Does not wait; for any thread, and for finalizers."""
+        """Request the removal of a content without references; do not wait. From any thread or finalizer."""
         place = self.places.get(row)
         # When the session is removed, so are its contents.
         if place is not None and self._end.alive:
             self._release(self.name, row, place.path)
 
     def close(self, reason: str) -> None:
-        """Have the contents removed although chunks refer to them; `reason` is for those who use the chunks later."""
+        """Request the removal of contents that chunks refer to; `reason` is for those who use the chunks later."""
         self.why_gone = self.why_gone or reason
         self._end()
 
@@ -445,7 +445,7 @@ def _unpickled(
 
 
 def close_all(sessions: Iterable[PersistedSession], reason: str) -> None:
-    """Have the contents of sessions removed although chunks refer to them; wait for that, ten seconds at most."""
+    """Remove the contents of sessions although chunks refer to them; wait for that, ten seconds at most."""
     open_sessions = list(sessions)
     for session in open_sessions:
         session.close(reason)

@@ -672,7 +672,7 @@ def scheduler(
     fuse_enabled: bool | None = None,
     memory_limit: int | str | None = None,
 ) -> Iterator[Scheduler]:
-    """Have dropflow compute all collections of dask meanwhile, in all threads of this process.
+    """Let dropflow compute all collections of dask meanwhile, in all threads of this process.
 
     Parameters
     ----------

@@ -405,7 +405,7 @@ class Session:
         self.runner.interrupt()
 
     def freeze(self) -> None:
-        """Have `advance` return soon; attempts that run go on. Clear `is_frozen` to undo. From any thread."""
+        """Let `advance` return soon; attempts that run go on. Clear `is_frozen` to undo. From any thread."""
         self.is_frozen = True
         self.inbox.put([OwnerCall(lambda _: None)])  # wakes the session's thread
 
@@ -420,7 +420,7 @@ class Session:
         return self.post(function).wait()
 
     def post(self, function: Callable[["Session"], T]) -> OwnerCall["Session", T]:
-        """Have `function(session)` called as by `call`; does not wait for the session's thread."""
+        """Request a call of `function(session)` as `call` does; do not wait for the session's thread."""
         call = OwnerCall(function)
         with self._owner_lock:
             if self._is_owned:

@@ -460,7 +460,7 @@ class StatisticsPublisher:
         return self._published + self._interval if self._has_changed else math.inf
 
     def note_change(self) -> None:
-        """Have the statistics published again soon."""
+        """Request that the statistics are published again soon."""
         self._has_changed = True
 
     def update(self, core: Core, began: float, attempts: Callable[[], Attempts], *, is_last: bool = False) -> None:

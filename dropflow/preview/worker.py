@@ -107,7 +107,7 @@ def _encoded(preview_answer: PreviewAnswer) -> bytes:
 
 
 def _end_with_manager() -> None:
-    """Have the kernel end this process when standard input is closed, as it is when the manager ends.
+    """Ask the kernel to end this process when standard input is closed, as it is when the manager ends.
 
     A thread that waits for that would not run while compiled code holds the lock of the interpreter.
     """
@@ -139,7 +139,7 @@ def restrict(memory: int) -> None:
 
 
 def allow(seconds: int) -> None:
-    """Have the kernel end this process after so many more seconds of processor time."""
+    """Ask the kernel to end this process after this many more seconds of processor time."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     _, most = resource.getrlimit(resource.RLIMIT_CPU)
     limit = int(used.ru_utime + used.ru_stime) + seconds + 1

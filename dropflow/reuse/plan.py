@@ -139,7 +139,7 @@ def plan_reuse(
 
 
 def take_by_contents(plan: ReusePlan, store: ResultStore) -> None:
-    """Have a plan take what attempts would find by the contents of their inputs, as far as these are known before.
+    """Let a plan take what attempts would find by the contents of their inputs, as far as these are known before.
 
     It is what happens on nodes, whose attempts ask one by one. For forecasts only: a run takes branches as a whole.
     """

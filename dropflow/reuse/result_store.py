@@ -302,7 +302,7 @@ class ResultStore:
     # Contents.
 
     def keep(self, handle: Handle, *, linked: bool = True) -> StoredContent:
-        """Have the store keep a content that nothing changes meanwhile, and return how to get it back.
+        """Put a content into the store that nothing changes meanwhile; return how to get it back.
 
         Unless `linked`, the content may be changed later where it is, so that the store needs a copy.
 
@@ -330,7 +330,7 @@ class ResultStore:
         return StoredContent(kind, digest, handle.size, handle.text, body, _is_executable(handle))
 
     def keep_bytes(self, content: bytes | memoryview) -> str:
-        """Have the store keep bytes, and return their digest."""
+        """Put bytes into the store; return their digest."""
         digest = _digest(content)
         path = self._path("contents", digest)
         if not self._has_here(digest, len(content), checked=False):
@@ -464,7 +464,7 @@ class ResultStore:
     # What is at the address.
 
     def _bring(self, digest: str) -> None:
-        """Have a content here, if there is one at the address."""
+        """Bring a content here, if there is one at the address."""
         if self._is_away(digest):
             self._fetch("contents", digest)
 
@@ -486,7 +486,7 @@ class ResultStore:
             return False
 
     def _share(self, digest: str, size: int) -> None:
-        """Have a content at the address."""
+        """Put a content at the address."""
         if self._remote is None or digest in self._shared:
             return
         if self._remote.size("contents", digest) != size:

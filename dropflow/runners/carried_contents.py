@@ -291,7 +291,7 @@ class ContentRelay:
             raise StorageError(f"it does not take contents: {summary_of(error)}", where=self.name) from error
 
     def submit(self, batch: Batch, name: str, workers: Sequence[str], pieces: Sequence[object] = ()) -> None:
-        """Have a worker run a batch, with its inputs."""
+        """Send a batch to a worker, with its inputs."""
         if not self.is_needed:
             self._engine.submit(batch, name, workers, pieces)
             return
@@ -304,7 +304,7 @@ class ContentRelay:
         self._engine.abort(attempts, grace)
 
     def recall(self, numbers: Sequence[int]) -> None:
-        """Have the workers of batches return attempts that have not begun."""
+        """Ask the workers of batches to return attempts that have not begun."""
         self._engine.recall(numbers)
 
     def discard(self, number: int) -> None:

@@ -317,7 +317,7 @@ class DaskEngine:
             self._report().workers(views)
 
     def _on_removed(self, worker: str, keys: Sequence[str]) -> None:
-        """Have the batches of a worker that has left run again; `keys` are its tasks."""
+        """Run the batches of a worker again that has left; `keys` are its tasks."""
         self._views.pop(worker, None)
         numbers = sorted(self._number_of[key] for key in keys if key in self._number_of)
         # A worker has one task more than it runs. An attempt that only waits there must not count as the reason.
@@ -380,7 +380,7 @@ class DaskEngine:
             self._number_of.pop(key, None)
 
     def _take_back(self, number: int, batch: Batch) -> None:
-        """Have the attempts of a batch that no worker has begun wait again."""
+        """Let the attempts of a batch wait again that no worker has begun."""
         future = self._futures.pop(number, None)
         if future is not None:
             self._batches.pop(number, None)
@@ -400,7 +400,7 @@ class DaskEngine:
         self._post(lambda: self._run_all(_abort, list(attempts), grace))
 
     def recall(self, numbers: Sequence[int]) -> None:
-        """Have the workers of batches answer with ended attempts, and return attempts that have not begun."""
+        """Ask the workers of batches for the attempts that have ended, and for those that have not begun."""
         if numbers:
             self._post(lambda: self._collect(list(numbers)))
 
@@ -422,7 +422,7 @@ class DaskEngine:
         self._post(cancel)
 
     def want(self, seconds: float) -> None:
-        """Have tasks of this many seconds wait in Dask, so that an adaptive cluster starts more workers."""
+        """Let tasks of this many seconds wait in Dask, so that an adaptive cluster starts more workers."""
         if self._cluster is None:
             self._post(lambda: self._wait_with(seconds))
 
@@ -597,7 +597,7 @@ async def _views_of(client: Any, directory: str, workers: Collection[str]) -> di
 
 
 async def _begun(client: Any, session: SessionPlugin, views: Mapping[str, HostView]) -> dict[str, HostView]:
-    """Have workers make their hosts; return the views of the workers that have not left.
+    """Let workers make their hosts; return the views of the workers that have not left.
 
     Raises
     ------

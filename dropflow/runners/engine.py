@@ -140,7 +140,7 @@ class Engine(Protocol):
         ...
 
     def submit(self, batch: Batch, name: str, workers: Sequence[str], pieces: Sequence[object] = ()) -> None:
-        """Have a worker run a batch: one of `workers` if the list is not empty and that is possible, otherwise any.
+        """Send a batch to a worker: if possible to one of `workers`, if the list has any; otherwise to any worker.
 
         `name` is shown on the pages of the engine. `pieces` are the pieces of the contents of the batch: blobs, or
         objects that `put` has returned; the worker gets their bytes. From any thread.
@@ -152,7 +152,7 @@ class Engine(Protocol):
         ...
 
     def recall(self, numbers: Sequence[int]) -> None:
-        """Have the workers of batches answer with ended attempts, and return attempts that have not begun."""
+        """Ask the workers of batches for the attempts that have ended, and for those that have not begun."""
         ...
 
     def discard(self, number: int) -> None:

@@ -360,7 +360,7 @@ class WaitingAttempts:
         return total
 
     def send_alone(self, drops: set[int]) -> None:
-        """Have the next attempts of these drops in batches of their own."""
+        """Put the next attempts of these drops into batches of their own."""
         self._single.update(drops)
 
     def note(self, task: Task, result: AttemptResult) -> None:

@@ -383,7 +383,7 @@ class RayEngine:
             actor.handle.abort.remote(list(attempts), grace)
 
     def recall(self, numbers: Sequence[int]) -> None:
-        """Have the actors of batches answer with ended attempts, and return attempts that have not begun."""
+        """Ask the actors of batches for the attempts that have ended, and for those that have not begun."""
         with self._lock:
             actors = {
                 self._actor_of[number].name: self._actor_of[number] for number in numbers if number in self._actor_of

@@ -76,7 +76,7 @@ class ContentQueries(SessionTimes):
         return handlers
 
     def _at_drop(self, operation: Operation[_Answer], session: str, drop: str, **arguments: Any) -> _Answer:
-        """Have the node that holds a drop carry out an operation on it."""
+        """Tell the node that holds a drop to carry out an operation on it."""
         view, record = self._find(session, drop)
         what = f"{_PARTS.get(operation.name, '')}drop {record.oid!r} in session {session!r}"
         seconds = SECONDS if operation.answer is DropDetail else _LONG
@@ -85,7 +85,7 @@ class ContentQueries(SessionTimes):
         return self._ask_one(view, call, what, seconds, hint)
 
     def _at_all(self, operation: Operation[_Answer], session: str, **arguments: Any) -> _Answer:
-        """Have all children carry out an operation, and merge their answers."""
+        """Tell all children to carry out an operation, and merge their answers."""
         gathered = self._ask(session, call_of(operation, session=session, **arguments), _LONG)
         return cast(_Answer, MERGES[operation.name](session, gathered, **arguments))
 

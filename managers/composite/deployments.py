@@ -295,7 +295,7 @@ class Deployments:
                 self._shared.children.silence(url, outcome.error.text)
 
     def _undo_silent(self, session: str, epoch: int, outcomes: Mapping[str, Outcome], *, is_first: bool) -> None:
-        """Have a deployment removed later on the children that did not answer: their processes may only be paused.
+        """Remove a deployment later on the children that did not answer: their processes may only be paused.
 
         Only a first deployment is removed. A later one continues a session, whose contents stay; a node gives it up
         itself.

@@ -157,7 +157,7 @@ class MemberChanges:
         return self._imbalance.is_due(session, parts, self._shared.time.now)
 
     def rebalance(self, session: str) -> Routine[None]:
-        """Have the members of a session share the drops that have not begun."""
+        """Let the members of a session share the drops that have not begun."""
         self._changing.add(session)
         try:
             yield from self._ask_member(partial(Manager.rebalance, session=session))
@@ -197,7 +197,7 @@ class MemberChanges:
     # Operations.
 
     def _at_member(self, operation: Operation[object], session: str, **arguments: Any) -> Routine[Any]:
-        """Have a member carry out an operation; if it answers with its part of a session, return the whole session."""
+        """Let a member carry out an operation; return the whole session if it answers with its part of one."""
         answer = yield from self._ask_member(call_of(operation, session=session, **arguments))
         if operation.answer is not SessionInfo:
             return answer
@@ -231,7 +231,7 @@ class MemberChanges:
         return cast(Deployment, reply)  # unpacked already
 
     def add_member(self, session: str, member: MemberRequest) -> Routine[None]:
-        """Have a node that is prepared become a member of a session, or a manager its witness."""
+        """Add a prepared node to the members of a session, or make a manager its witness."""
         yield from self._ask_member(partial(Manager.add_member, session=session, member=member))
 
     def _ask_member(self, call: partial[Value]) -> Routine[Value]:

@@ -221,7 +221,7 @@ class BatchSystem(NamedTuple):
         _call([*self.cancel, job], what=f"job {job} cannot be cancelled")
 
     def requeue_job(self, job: str) -> None:
-        """Have a job start again."""
+        """Let a job start again."""
         _call([*self.requeue, job], what=f"job {job} cannot be started again")
 
     def is_preempted(self, job: str) -> bool:

@@ -315,7 +315,7 @@ class HostedSession:
         self._progress.touch()
 
     def show_witness(self, *, is_lacking: bool) -> None:
-        """Have reports show whether the session lacks a witness, so that a manager can become the witness."""
+        """Show in reports whether the session lacks a witness, so that a manager can become the witness."""
         self.lacks_witness = is_lacking
 
     def note(self, text: str) -> None:

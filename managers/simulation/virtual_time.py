@@ -92,7 +92,7 @@ class Simulation:
         return timer
 
     def add(self, timer: Timer) -> None:
-        """Have a timer fire at its time, or now if that is over."""
+        """Let a timer fire at its time, or now if that is over."""
         heapq.heappush(self._heap, (max(timer.time, self.time), next(self._order), timer))
 
     def call_later(self, seconds: float, call: Callable[[], object]) -> Timer:
@@ -213,7 +213,7 @@ class SimulatedProcess:
             call()
 
     def delay(self, timer: Timer) -> None:
-        """Have a timer fire after the pause."""
+        """Let a timer fire after the pause."""
         self._delayed.append(timer)
 
 
@@ -270,7 +270,7 @@ class WorkTime:
         self._schedule()
 
     def _schedule(self) -> None:
-        """Have the next call happen, and look for something to skip when it is quiet."""
+        """Carry out the next call, and look for something to skip when it is quiet."""
         for timer in (self._next, self._looks):
             if timer is not None:
                 timer.cancel()
@@ -321,7 +321,7 @@ class SimulatedOwner:
         self._timer: Timer | None = None
 
     def start(self, effects: Mapping[type, Callable[[Any], None]]) -> None:
-        """Have `effects` carry out the actions of each type but `Return`, from the first event on."""
+        """Let `effects` carry out the actions of each type but `Return`, from the first event on."""
         self._effects.update(effects)
 
     def post(self, event: Any) -> None:

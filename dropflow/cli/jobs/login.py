@@ -342,7 +342,7 @@ class LoginTunnel:
         return url
 
     def _forward(self, url: str) -> int:
-        """Have ssh forward a port of this host to an address, and return it."""
+        """Let ssh forward a port of this host to an address; return the port."""
         parts = urlsplit(url)
         host = f"[{parts.hostname}]" if ":" in str(parts.hostname) else str(parts.hostname)
         failure = ""

@@ -67,7 +67,7 @@ def add_command(
     every: float,
     dry_run: bool,
 ) -> Exit:
-    """Have an island get nodes from SYSTEM while work waits for them.
+    """Get nodes for an island from SYSTEM while work waits for them.
 
     Arguments behind -- go to sbatch. The island needs a cluster key, which its nodes get in a file. Hosts of the batch
     system must see the directory of the pool, and reach the island.
@@ -108,7 +108,7 @@ def list_command(output: CommandOutput) -> Exit:
 @output_options
 @click.argument("name", default="pool")
 def pause_command(output: CommandOutput, *, name: str) -> Exit:
-    """Have the pool NAME ask for no more nodes. Those that it has stay until they have no work."""
+    """Let the pool NAME ask for no more nodes. Its nodes stay until they have no work."""
     from dropflow.cli.jobs.pool_process import want
 
     return want(output, name, "paused")
@@ -118,7 +118,7 @@ def pause_command(output: CommandOutput, *, name: str) -> Exit:
 @output_options
 @click.argument("name", default="pool")
 def resume_command(output: CommandOutput, *, name: str) -> Exit:
-    """Have the pool NAME ask for nodes again, also if it paused itself, or its process has ended."""
+    """Let the pool NAME ask for nodes again, also if it paused itself, or its process has ended."""
     from dropflow.cli.jobs.pool_process import want
 
     return want(output, name, "on")

@@ -182,7 +182,7 @@ def list_pools(output: CommandOutput) -> Exit:
 
 
 def remove_pool(output: CommandOutput, name: str) -> Exit:
-    """Have a pool give everything back, wait for that, and forget it."""
+    """Tell a pool to give all nodes back, wait until it has, and forget it."""
     status = want(output, name, "removed", is_answered=False)
     path = _directory(name)
     with _lock(path, waits=True):

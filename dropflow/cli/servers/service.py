@@ -198,7 +198,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _reload(systemctl: Sequence[str]) -> bool:
-    """Have systemd read its units again; return whether it runs here and has done that."""
+    """Tell systemd to read its units again; return whether it runs here and has done that."""
     import subprocess
 
     if shutil.which(systemctl[0]) is None or not os.path.isdir("/run/systemd/system"):  # noqa: PTH112 - as sd_booted

@@ -217,7 +217,7 @@ class DrainAnswer(msgspec.Struct, frozen=True, kw_only=True):
 )
 @connection_options
 def drain_command(output: CommandOutput, *, manager: ConnectionOptions, node: str, grace: float) -> Exit:
-    """Have NODE give its sessions to their other nodes, and end.
+    """Tell NODE to give its sessions to their other nodes, and to end.
 
     The node takes no sessions any more. What it has not begun moves to the other nodes of each session, what runs ends
     there, and its contents are copied. When no session is left, its process ends with status 0. Attempts that have not

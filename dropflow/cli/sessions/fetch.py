@@ -122,7 +122,7 @@ def fetch_results(
 
 @contextmanager
 def _interrupted_by_sigterm() -> Iterator[list[int]]:
-    """Have SIGTERM interrupt as Ctrl-C does, so that the command prints what is left; yield the signals that came."""
+    """Let SIGTERM interrupt as Ctrl-C does, so that the command prints what is left; yield the signals that came."""
     received: list[int] = []
 
     def on_signal(number: int, _: FrameType | None) -> None:

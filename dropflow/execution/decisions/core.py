@@ -261,7 +261,7 @@ class Core:
             self._actions.append(Run(drop, attempt + 1, delay))
 
     def _awaits_inputs(self, app: int) -> bool:
-        """Have an application wait for inputs that were lost while it ran; return whether it needs any."""
+        """Let an application wait for inputs that were lost while it ran; return whether it needs any."""
         template, inputs = self.graph.templates[self._template[app]], self._pred_ptr[app + 1] - self._pred_ptr[app]
         needed = effective_inputs(template.effective_inputs, inputs)
         reports = known_reports(self.graph, self.drops, self._reset, app)

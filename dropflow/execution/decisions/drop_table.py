@@ -199,7 +199,7 @@ class DropTable:
             self.causes.setdefault(drop, cause)
 
     def wait_again(self, app: int, inputs: int) -> None:
-        """Have an application wait for this many inputs after an attempt. No input is counted yet."""
+        """Let an application wait for this many inputs after an attempt. No input is counted yet."""
         self.running.remove(app)
         self.move(app, _INITIALIZED)
         self.pending_inputs[app] = inputs

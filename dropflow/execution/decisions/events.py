@@ -224,7 +224,7 @@ class Assemble(msgspec.Struct, frozen=True, array_like=True, tag="assemble", gc=
 
 
 class Accept(msgspec.Struct, frozen=True, array_like=True, tag="accept", gc=False):
-    """Have the result of this attempt count: the inputs that it ran ahead of are complete."""
+    """Accept the result of this attempt: the inputs that it ran ahead of are complete."""
 
     drop: int
     attempt: int

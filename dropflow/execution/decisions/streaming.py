@@ -199,7 +199,7 @@ class Streaming:
             self._forget_idle(app, reader)
 
     def accept(self, app: int) -> list[Action]:
-        """Have the result of an application count: the inputs that it ran ahead of are complete now."""
+        """Accept the result of an application: the inputs that it ran ahead of are complete now."""
         reader = self.readers[app]
         reader.is_ahead = False
         self._forget_idle(app, reader)

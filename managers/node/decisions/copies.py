@@ -221,7 +221,7 @@ class ContentCopies:
         return self._finish()
 
     def want(self, counts: Mapping[int, int]) -> list[CopyAction]:
-        """Have these numbers of copies of own contents made on any members, or on all members if there are too few."""
+        """Request these numbers of copies of own contents on any members, or on all members if there are too few."""
         for row, count in counts.items():
             self._count[row] = max(self._count.get(row, 0), count)
             self._fill(row)
@@ -255,7 +255,7 @@ class ContentCopies:
         return [row for row in rows if not self.safe.get(row)]
 
     def released(self, rows: Collection[int]) -> list[CopyAction]:
-        """Have the copies removed of contents that were released, or whose drops run again."""
+        """Request the removal of copies of contents that were released, or whose drops run again."""
         holders: dict[str, list[int]] = {}
         for row in rows:
             for member in self._forget(row):

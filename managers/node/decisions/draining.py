@@ -161,7 +161,7 @@ class Draining:
             self._end(now)
 
     def contents_read(self, event: ContentsRead, now: float) -> None:
-        """Have the contents that are here copied to members that stay."""
+        """Request copies of the contents that are here on members that stay."""
         for record, progress in self._open:
             if (record.name, record.epoch) != (event.session, event.epoch):
                 continue

@@ -301,7 +301,7 @@ class FinishSession(msgspec.Struct, frozen=True):
 
 
 class AllowFailure(msgspec.Struct, frozen=True):
-    """Have a drop fail whose content cannot be fetched."""
+    """Fail a drop whose content cannot be fetched."""
 
     fail: Callable[[], None]
 
@@ -355,7 +355,7 @@ class ShowWitness(msgspec.Struct, frozen=True):
 
 
 class SilenceSession(msgspec.Struct, frozen=True):
-    """Have a hosted session end here without a message to the other nodes."""
+    """End a hosted session here without a message to the other nodes."""
 
     hosted: "HostedSession"
 

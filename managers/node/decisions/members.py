@@ -82,7 +82,7 @@ class MemberOperations:
         self._request(record, call, RequestedChange(self._new_id(), is_forced=True), now)
 
     def add_member(self, call: CallId[None], now: float, *, session: str, member: MemberRequest) -> None:
-        """Have a node that is prepared become a member, or a manager the witness; answered when it is one.
+        """Add a prepared node to the members, or make a manager the witness; answered when it is one.
 
         A witness that is not lost is not replaced.
         """
@@ -103,7 +103,7 @@ class MemberOperations:
     def request(
         self, record: SessionRecord, now: float, *, drain: tuple[str, ...] = (), leave: tuple[str, ...] = ()
     ) -> str:
-        """Have members give away the drops that they have not begun, or leave; return the id of the change."""
+        """Let members give away the drops that they have not begun, or leave; return the id of the change."""
         change = RequestedChange(self._new_id(), drain=drain, leave=leave)
         self._request(record, None, change, now)
         return change.id
@@ -140,7 +140,7 @@ class MemberOperations:
         return f"{self._process}:{next(self._numbers)}"
 
     def _request(self, record: SessionRecord, call: int | None, change: RequestedChange, now: float) -> None:
-        """Have the next view of a session decided with a change; answer the call once a view contains the change."""
+        """Request that the next view of a session has a change; answer the call once a view contains it."""
         if record.result is not None or not record.phase.is_started:
             why = f"is {record.status.name}" if record.result is not None else "does not run yet"
             raise ConflictError(f"session {record.name!r} {why}", where=self._node)

@@ -103,7 +103,7 @@ class ViewChanges:
         """Losses that were found with a view; the machine takes them."""
 
     def prepare(self, record: SessionRecord, deployment: Deployment) -> None:
-        """Have a session survive losses, if it has enough voters."""
+        """Let a session survive losses, if it has enough voters."""
         view = first_view(deployment)
         if view is not None:
             record.member = ViewMember(
@@ -438,7 +438,7 @@ class ViewChanges:
         self._sessions.withdraw(record, now)
 
     def _part_done(self, member: ViewMember, node: str, view: int, end: bytes, now: float) -> None:
-        """Have the session end once all members are done, and have answered again.
+        """End the session once all members are done, and have answered again.
 
         Only the first member of a view gets these messages. It asks the others again, since one that was lost meanwhile
         has lost its results: its silence prevents the end until the loss is found.
