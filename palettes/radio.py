@@ -7,7 +7,6 @@ whose data the program changes: it gets a private copy, and what it leaves is th
 # ruff: noqa: PLC0415 - each function is a module of its own in a graph
 
 import inspect
-import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -33,7 +32,7 @@ class RadioEntry(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def code(self) -> str:
         """The source of the function."""
-        return "" if self.function is None else textwrap.dedent(inspect.getsource(self.function))
+        return "" if self.function is None else inspect.getsource(self.function)
 
 
 def _port(usage: str, name: str, type_: str, description: str) -> Port:

@@ -11,7 +11,6 @@ import linecache
 import math
 import pickle
 import sys
-import textwrap
 import types
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -275,7 +274,7 @@ def _globals_of(code: types.CodeType) -> Iterator[str]:
 
 def _parsed(function: types.FunctionType, title: str) -> ast.FunctionDef:
     try:
-        definition = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+        definition = ast.parse(_source(function)).body[0]
     except (OSError, TypeError, SyntaxError, IndexError) as error:
         raise UsageError(
             f"the source of {title} is not known",
@@ -284,6 +283,24 @@ def _parsed(function: types.FunctionType, title: str) -> ast.FunctionDef:
     if not isinstance(definition, ast.FunctionDef):
         raise UsageError(f"{title} is not an ordinary function", hint="define it with def")
     return definition
+
+
+def _source(function: types.FunctionType) -> str:
+    """Return the source of a function without its indentation in the file. Texts over several lines keep theirs."""
+    source = inspect.getsource(function)
+    indentation = source[: len(source) - len(source.lstrip())]
+    if not indentation:
+        return source
+    lines = source.split("\n")
+    of_texts = {
+        line
+        for node in ast.walk(ast.parse(f"if True:\n{source}"))
+        if isinstance(node, ast.Constant | ast.JoinedStr)
+        for line in range(node.lineno - 1, (node.end_lineno or node.lineno) - 1)
+    }
+    return "\n".join(
+        line if number in of_texts else line.removeprefix(indentation) for number, line in enumerate(lines)
+    )
 
 
 def _annotated(tree: ast.FunctionDef) -> Iterator[str]:
@@ -296,7 +313,7 @@ def _annotated(tree: ast.FunctionDef) -> Iterator[str]:
 
 def _plain_text(function: types.FunctionType, tree: ast.FunctionDef) -> str:
     """Return the text of a function as it was written, comments included, from its ``def``."""
-    lines = textwrap.dedent(inspect.getsource(function)).splitlines()
+    lines = _source(function).split("\n")
     return "\n".join(lines[tree.lineno - 1 : tree.end_lineno]) + "\n"
 
 

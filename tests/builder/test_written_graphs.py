@@ -192,6 +192,34 @@ def test_a_function_can_be_the_default_of_an_argument() -> None:
     assert space["changes_twice"](8.0) == changes_twice(8.0) == 2.0
 
 
+if True:
+
+    def indented(value: int) -> list[str]:
+        """Return texts over several lines."""
+        return [
+            """one
+    two
+      three""",
+            f"""{value}
+    {value
+    =}""",
+    # A comment.
+            "four\
+    five",
+        ]  # fmt: skip
+
+
+def test_texts_of_an_indented_function_stay_as_they_are() -> None:
+    """The function loses the indentation of its place in the file, and its texts over several lines keep theirs."""
+    code = code_of(indented)
+    space: dict[str, Any] = {}
+    exec(compile(code, "code", "exec", dont_inherit=True), space)  # noqa: S102 - our own code
+
+    assert space["indented"](1) == indented(1)
+    assert "\ndef indented" in f"\n{code}"
+    assert "\n    return [\n" in code
+
+
 def test_the_code_of_a_function_imports_modules_of_packages() -> None:
     """A package does not import all of its modules, so the package alone is not enough in another process."""
     code = code_of(uses_modules)
