@@ -281,19 +281,11 @@ class NodeMachine:
                 hint="submit the graph to other nodes",
             )
         record = self.table.get(name)
-        if record is not None and record.epoch == epoch and record.is_hosted and not record.phase.is_leaving:
-            if record.phase in (Phase.BUILDING, Phase.CONNECTING):
-                record.preparing.append(call)
-            else:
-                self._sessions.answer([call])
-            return
-        if record is not None and deployment.is_joining and record.epoch == epoch and not record.is_certain:
-            # An earlier process had this part and was killed. The members go on without it, and this process begins
-            # anew.
-            if record.phase is not Phase.FINISHED:
-                raise ConflictError(f"the former part of session {name!r} is being removed", hint="try again")
-            record.postponed.append((call, deployment, seconds))
-            self._sessions.withdraw(record, now)
+        if (
+            record is not None
+            and record.epoch == epoch
+            and self._prepare_again(record, (call, deployment, seconds), now)
+        ):
             return
         if (name, epoch) in self._withdrawn and not deployment.is_joining:
             raise GoneError(f"session {name!r} was undone before its deployment arrived", hint="submit the graph again")
@@ -318,6 +310,26 @@ class NodeMachine:
         self._views.prepare(record, deployment)
         self.table.add(record)
         self._actions.append(Build(deployment))
+
+    def _prepare_again(self, record: SessionRecord, request: Postponed, now: float) -> bool:
+        """Answer a deployment that this node has had before, or let it wait; return False if it is to be built."""
+        call, deployment, _ = request
+        if record.is_hosted and not record.phase.is_leaving:
+            if record.phase in (Phase.BUILDING, Phase.CONNECTING):
+                record.preparing.append(call)
+            elif deployment.is_joining and self._views.leave_former(record, deployment, now):
+                record.postponed.append(request)
+            else:
+                self._sessions.answer([call])
+            return True
+        if not deployment.is_joining or record.is_certain:
+            return False
+        # An earlier process had this part and was killed. The members go on without it, and this process begins anew.
+        if record.phase is not Phase.FINISHED:
+            raise ConflictError(f"the former part of session {record.name!r} is being removed", hint="try again")
+        record.postponed.append(request)
+        self._sessions.withdraw(record, now)
+        return True
 
     def _start(self, call: CallId[None], now: float, *, session: str, epoch: int) -> None:
         record = self._visible(session)

@@ -430,6 +430,19 @@ class ViewChanges:
         failure = node_lost(f"node {node} is lost: {why}; {waited} to go on without it")
         self._sessions.fail(member.record, now, node, failure)
 
+    def leave_former(self, record: SessionRecord, joining: Deployment, now: float) -> bool:
+        """Leave a session that went on without this node, which is to join it anew; return whether it left.
+
+        What its part has done since is in no view: a later view must not begin with it.
+        """
+        member = record.member
+        if member is None or member.joining is not None or not record.phase.is_started:
+            return False
+        if joining.view <= member.views.view.number:
+            return False  # the member that answered knows less than this one
+        self._leave(member, now, "which was out of reach, and is to join it anew")
+        return True
+
     def _leave(self, member: ViewMember, now: float, why: str) -> None:
         record = member.record
         text = f"session {record.name} goes on without this node, {why}: its part is removed"

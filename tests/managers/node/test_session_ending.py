@@ -15,7 +15,7 @@ from dropflow.errors import BadFileError
 from dropflow.states import SessionState
 from managers.deployment import Deployment, Place
 from managers.links import ReceivedMessage
-from managers.machine_calls import Call, CallId
+from managers.machine_calls import Call, CallId, Return
 from managers.messages import (
     AcceptView,
     AdoptView,
@@ -28,6 +28,7 @@ from managers.messages import (
     ViewMessage,
 )
 from managers.node.decisions.events import (
+    Build,
     Built,
     CancelRecorded,
     CancelSession,
@@ -47,6 +48,7 @@ from managers.node.decisions.events import (
     Planned,
     PlanNextView,
     RecordCancel,
+    Removed,
     RemoveSession,
     StartSession,
 )
@@ -152,6 +154,35 @@ def test_a_part_may_be_finished_before_it_is_reported_that_the_next_view_has_beg
         assert member.stop(PartFinished("s", 1, 1)) == expected
         assert member.stop(Continued("s", 1, 1)) == []
         assert member.message(SessionDone("s", 1, 1)) == [FinishSession("s", is_advancing=is_frozen)]
+
+
+@pytest.mark.parametrize("is_frozen", [False, True])
+def test_a_node_that_joins_a_session_anew_removes_what_it_did_while_others_went_on(*, is_frozen: bool) -> None:
+    """It was cut off and saw no later view. Its part ends and is removed before the session is prepared again."""
+    member = Member()
+    if is_frozen:
+        member.message(PrepareView("s", 1, 0, (1, 1)))
+        member.stop(Frozen("s", 1, REPORT))
+    joining = _joining(view=2)
+
+    actions = member.call(3, "prepare", deployment=joining, seconds=10.0)
+    assert CancelSession("s", CancelRequest(), is_advancing=not is_frozen) in actions
+    assert not any(isinstance(action, Return) for action in actions)
+    member.send(Over("s", 1, SessionState.CANCELLED))
+    assert RemoveSession("s", 1, "s") in member.send(Ended("s", 1))
+    assert Build(joining) in member.send(Removed("s", 1))
+
+
+def test_a_member_that_is_to_join_again_stays_a_member() -> None:
+    """Its manager may ask again, and may know less than the member: that the node is a member already is no error."""
+    member = Member()
+    assert member.call(3, "prepare", deployment=_joining(view=0), seconds=10.0) == [Return(CallId(3))]
+
+
+def _joining(view: int) -> Deployment:
+    """Return the deployment with which node a joins a session that is in a view on nodes b and c."""
+    places = (*PLACES[1:], PLACES[0])
+    return Deployment(session="s", epoch=1, graph="g", drops=3, created=0.0, places=places, view=view, is_joining=True)
 
 
 class OneEnding(RuleBasedStateMachine):
