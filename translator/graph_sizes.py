@@ -1,12 +1,9 @@
 """Sizes of a logical graph before it is unrolled: counts, volumes, the critical path, and how much runs at a time.
 
-Counts and sums are products of the outline, so that nothing is unrolled for them. Times are those of the graph with one
-copy of each scatter: copies do not wait for each other, so that they all run at the same times. Only loops, whose
-iterations follow each other, are unrolled. Estimates that depend on the sizes of inputs need the whole graph; if that
-is too large, they are computed for one copy of each scatter.
+Counts and sums are products of the outline. Times are those of the unrolled graph; if that is too large, of the graph
+with one copy of each scatter, as if copies did not wait for each other.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,13 +15,13 @@ import numpy.typing as npt
 from dropflow.graph.order import longest_before
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
-from translator.expressions import META, with_estimates
+from translator.expressions import with_estimates
 from translator.logical import LogicalGraph, LogicalNode
 from translator.options import UnrollOptions
 from translator.unroll import GraphOutline, outline_of, unroll
 
 MOST_UNROLLED = 2_000_000
-"""Drops of a graph with one copy of each scatter up to which its times are computed."""
+"""Drops and edges of a graph up to which it is unrolled to compute its times: about a second."""
 
 _COUNTED = 10**18
 """Copies of a node that are counted at most: products with weights stay numbers."""
@@ -110,10 +107,8 @@ def graph_sizes(graph: LogicalGraph, outline: GraphOutline, options: UnrollOptio
     BadGraphError
         Drops wait for each other. Outlines do not show that.
     """
-    expressions: dict[str, str] = json.loads(outline.meta.get(META, "{}"))
-    unrolled = None
-    if expressions and outline.drops <= MOST_UNROLLED:
-        unrolled = with_estimates(unroll(outline), expressions)
+    unrolled = _unrolled(outline)
+    if unrolled is not None:
         outline = replace(outline, templates=unrolled.templates)  # with the means of their drops
     sizes = outline.sizes
     counted = list(zip(sizes, outline.templates, strict=True))
@@ -126,12 +121,12 @@ def graph_sizes(graph: LogicalGraph, outline: GraphOutline, options: UnrollOptio
         volume=sum(min(size, _COUNTED) * _weight(template, Kind.DATA) for size, template in counted),
         work=sum(min(size, _COUNTED) * _weight(template, Kind.APP) * template.cpus for size, template in counted),
     )
-    reduced = unrolled or _reduced(graph, outline, options)
-    if reduced is not None and unrolled is None:
-        reduced = with_estimates(reduced, expressions)
-    if reduced is None:
+    # A gather that feeds back to its scatter makes copies wait for each other.
+    if unrolled is None and not any(edges.chunk_of_source for edges in outline.maps):
+        unrolled = _unrolled(replace(outline_of(_single(graph), options), meta=outline.meta))
+    if unrolled is None:
         return plain
-    times = _times(reduced, {template.key: size for size, template in counted})
+    times = _times(unrolled, {template.key: size for size, template in counted})
     return msgspec.structs.replace(plain, critical_path=times.end, phases=times.phases)
 
 
@@ -139,16 +134,13 @@ def _weight(template: Template, kind: Kind) -> float:
     return max(template.weight, 0.0) if template.kind is kind else 0.0
 
 
-def _reduced(graph: LogicalGraph, outline: GraphOutline, options: UnrollOptions | None) -> PhysicalGraph | None:
-    """Return the physical graph with one copy of each scatter; None if it is too large.
-
-    A gather that feeds back to its scatter makes copies wait for each other: such a graph keeps all copies.
-    """
-    feeds_back = any(edges.chunk_of_source for edges in outline.maps)
-    single = outline if feeds_back else outline_of(_single(graph), options)
-    if single.drops > MOST_UNROLLED or any(problem.severity.value == "error" for problem in single.problems):
+def _unrolled(outline: GraphOutline) -> PhysicalGraph | None:
+    """Return the physical graph with its estimates; None if it is too large."""
+    if max(outline.drops, outline.edges) > MOST_UNROLLED or any(
+        problem.severity.value == "error" for problem in outline.problems
+    ):
         return None
-    return unroll(single)
+    return with_estimates(unroll(outline))
 
 
 def _single(graph: LogicalGraph) -> LogicalGraph:

@@ -108,15 +108,20 @@ def test_worked_examples(draw: object) -> None:
 @pytest.mark.slow
 @given(logical_graphs())
 @settings(max_examples=60)
-def test_counts_are_those_of_the_unrolled_graph(graph: LogicalGraph) -> None:
-    """For any graph: numbers of drops and edges, and the sum of execution times."""
-    outline = outline_of(graph)
-    sizes, unrolled = graph_sizes(graph, outline), unroll(outline)
+def test_sizes_are_those_of_the_unrolled_graph(graph: LogicalGraph) -> None:
+    """For any graph: counts, critical path and parallelism."""
+    compare(graph)
 
-    assert (sizes.drops, sizes.edges) == (unrolled.drops, unrolled.edges)
-    assert sizes.critical_path is not None
-    if unrolled.drops:
-        assert sizes.critical_path <= critical_path(unrolled).length + 1e-9
+
+def test_copies_of_an_application_that_start_at_different_times() -> None:
+    """Only the first of two gathers waits for the application of the scatter, so the second runs beside it."""
+    drawing = Drawing()
+    with drawing.scatter("S", 2, app="split"):
+        drawing.data("part")
+    with drawing.gather("G", 1, app="join"):
+        drawing.data("joined")
+
+    compare(drawing.link("split", "join").link("part", "join").graph())
 
 
 def test_a_huge_graph_has_sizes_without_unrolling_it() -> None:

@@ -436,8 +436,8 @@ def info_command(output: CommandOutput, *, graph: str, configuration: str | None
     """Show what is in GRAPH: totals, and one line per logical node with the shape of its index space.
 
     Of a logical graph it shows what it will become: drops, edges, volumes, critical path and parallelism over time.
-    Nothing is unrolled, so graphs that are too large for it can be shown, too. Times come from the execution times in
-    the graph, with as many processors as can be used.
+    Graphs that are too large to be unrolled can be shown, too. Times come from the execution times in the graph, with
+    as many processors as can be used.
     """
     from dropflow.cli.graphs.graph_files import examine_graph, note_warnings
     from translator.pipeline import finish
