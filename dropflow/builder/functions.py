@@ -14,7 +14,7 @@ import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeGuard, TypeVar, overload
 
 from dropflow.apps.parameters import COMMON_APP, ENVIRONMENT_PARAMETERS
 from dropflow.builder.draft import DraftNode, type_name
@@ -89,6 +89,8 @@ class _WrittenModule(NamedTuple):
     lines: dict[str, str]
     functions: dict[str, str]
     values: dict[str, Any]
+    copies: list[types.FunctionType]
+    """Functions of other modules that are the same as one of `functions`."""
 
 
 def code_of(*wanted: types.FunctionType) -> str:
@@ -99,7 +101,7 @@ def code_of(*wanted: types.FunctionType) -> str:
     UsageError
         The source of one is not known, or it uses something that cannot be written into the module.
     """
-    module = _WrittenModule({}, {}, {})
+    module = _WrittenModule({}, {}, {}, [])
     for function in wanted:
         _add(function, module, as_name=function.__name__)
     head = "".join(f"{line}\n" for line in sorted(module.lines.values(), key=_order))
@@ -171,6 +173,14 @@ def _add(function: types.FunctionType, module: _WrittenModule, *, as_name: str) 
     tree.decorator_list = []
     module.functions[as_name] = ""  # known from here on, as functions may call each other
     module.values[as_name] = function
+    _add_used(function, tree, title, module)
+    # Behind the functions that it uses, which may be defaults of its arguments.
+    del module.functions[as_name]
+    module.functions[as_name] = _plain_text(function, tree)
+
+
+def _add_used(function: types.FunctionType, tree: ast.FunctionDef, title: str, module: _WrittenModule) -> None:
+    """Add what a function uses to its module."""
     used = dict.fromkeys(_globals_of(function.__code__))
     evaluated = [*tree.args.defaults, *(default for default in tree.args.kw_defaults if default is not None)]
     used |= dict.fromkeys(name.id for each in evaluated for name in ast.walk(each) if isinstance(name, ast.Name))
@@ -181,20 +191,25 @@ def _add(function: types.FunctionType, module: _WrittenModule, *, as_name: str) 
             if isinstance(value, types.ModuleType):
                 module.lines.update((below, f"import {below}") for below in _modules_below(name, value, tree))
         elif hasattr(builtins, name):
-            _refuse_other(name, getattr(builtins, name), title, module.values)
+            _refuse_other(name, getattr(builtins, name), title, module)
         else:
             raise UsageError(f"{title} uses {name!r}, which is not defined", hint="define or import it")
     if any(not hasattr(builtins, name) for name in _annotated(tree)):
         module.lines["__future__"] = "from __future__ import annotations"
-    # Behind the functions that it uses, which may be defaults of its arguments.
-    del module.functions[as_name]
-    module.functions[as_name] = _plain_text(function, tree)
 
 
-def _refuse_other(name: str, value: Any, title: str, values: dict[str, Any]) -> None:
+def _refuse_other(name: str, value: Any, title: str, module: _WrittenModule) -> None:
     """Raise if a name has another value in the module of another function: here it can have only one."""
-    known = values.setdefault(name, value)
-    is_same = known is value or (_is_literal(known) and _is_literal(value) and repr(known) == repr(value))
+    known = module.values.setdefault(name, value)
+    if known is value or any(copy is value for copy in module.copies):
+        return
+    if _is_own(known) and _is_own(value) and not value.__closure__:
+        tree = _parsed(value, title)
+        if _plain_text(known, _parsed(known, title)) == _plain_text(value, tree):
+            module.copies.append(value)
+            _add_used(value, tree, title, module)  # refused if it is not the same for both
+            return
+    is_same = _is_literal(known) and _is_literal(value) and repr(known) == repr(value)
     if not is_same and not name.startswith("__"):
         raise UsageError(
             f"{title} uses another {name!r} than a function of another module that goes into the graph with it",
@@ -205,12 +220,12 @@ def _refuse_other(name: str, value: Any, title: str, values: dict[str, Any]) -> 
 def _add_global(name: str, value: Any, title: str, module: _WrittenModule) -> None:
     """Add a global of a function to its module."""
     value = getattr(value, "__wrapped__", value) if type(value).__name__ == "AppFunction" else value
-    _refuse_other(name, value, title, module.values)
+    _refuse_other(name, value, title, module)
     if name in module.lines or name in module.functions:
         return
     if isinstance(value, types.ModuleType):
         module.lines[name] = f"import {value.__name__}" + ("" if value.__name__ == name else f" as {name}")
-    elif isinstance(value, types.FunctionType) and not _is_installed(value):
+    elif _is_own(value):
         if value.__name__ != name:
             raise UsageError(f"{title} uses {value.__name__} under the name {name!r}", hint="call it by its own name")
         _add(value, module, as_name=name)
@@ -248,6 +263,11 @@ def _is_installed(value: Any) -> bool:
         return False
     path = getattr(module, "__file__", None)
     return path is None or any(part in path for part in ("site-packages", "dist-packages", "/lib/python"))
+
+
+def _is_own(value: Any) -> TypeGuard[types.FunctionType]:
+    """Return whether a value is a function of the user's own files."""
+    return isinstance(value, types.FunctionType) and not _is_installed(value)
 
 
 def _is_literal(value: Any) -> bool:

@@ -272,6 +272,7 @@ def test_code_that_would_not_run_elsewhere_is_refused(function: Any, message: st
         ("scale = 2", "scale = 3"),
         ("def scale(x): return x", "def scale(x): return -x"),
         ("def abs(x): return -x\nscale = 1", "scale = 1"),
+        ("abs = 1\ndef scale(x): return abs", "abs = 2\ndef scale(x): return abs"),
     ],
 )
 def test_names_that_two_modules_use_differently_are_refused(
@@ -289,6 +290,25 @@ def test_names_that_two_modules_use_differently_are_refused(
 
     with pytest.raises(UsageError, match=r"uses another '(scale|abs)' than a function of another module"):
         code_of(module.made)
+
+
+def test_a_function_that_two_modules_have_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy of a function is the function, if all that it uses is the same, too."""
+    monkeypatch.syspath_prepend(tmp_path)
+    both = "factor = 2\ndef scale(x): return factor * scale(x - 1) if x else half(1)\ndef half(x): return x / factor\n"
+    (tmp_path / "our_copy.py").write_text(
+        f"{both}from their_copy import found\ndef made(): return scale(1) + found()\n"
+    )
+    (tmp_path / "their_copy.py").write_text(f"{both}def found(): return scale(2)\n")
+    module = importlib.import_module("our_copy")
+    for name in ("our_copy", "their_copy"):
+        monkeypatch.delitem(sys.modules, name)
+    code = code_of(module.made)
+    space: dict[str, Any] = {}
+    exec(compile(code, "code", "exec", dont_inherit=True), space)  # noqa: S102 - our own code
+
+    assert code.count("def scale") == 1
+    assert space["made"]() == module.made() == 3.0
 
 
 def test_functions_of_modules_are_imported() -> None:
