@@ -220,22 +220,24 @@ class Container:
         engine = container_engine(Path(*record.engine[:1]).name)
         image = record.images.get(self.image, self.image)
         environment = {"HOME": str(filling.scratch), "USER": getpass.getuser(), **variables}
-        words = [
-            *(f"--env={key}" if key in hidden else f"--env={key}={value}" for key, value in environment.items()),
-            *(f"--mount={mount.text}" for mount in (*filling.mounts, *self._mounted())),
-        ]
+        passed = [key for key in _VARIABLES if key not in environment]
+        words = [f"--mount={mount.text}" for mount in (*filling.mounts, *self._mounted())]
         if engine.is_apptainer:
             words += [f"--pwd={self._directory or filling.scratch}", *self._gpus(engine)]
-            secrets = {f"APPTAINERENV_{key}": value for key, value in hidden.items()}
-            words = [word for word in words if word.removeprefix("--env=") not in hidden]
-            command = _exec(_apptainer(engine, image, words, program))
-            return context.command(command, secrets, hidden=tuple(hidden.values())), ""
+            # Its --env divides a value at commas, and takes quotes away.
+            prefix = f"{engine.name.upper()}ENV_"
+            own = [*passed, *([GPU_VARIABLE] if self._limits.gpus else [])]
+            exported = " ".join(f'${{{key}+{prefix}{key}="${key}"}}' for key in own)
+            command = f"export {exported}; {_exec(_apptainer(engine, image, words, program))}"
+            variables = {f"{prefix}{key}": value for key, value in environment.items()}
+            return context.command(command, variables, hidden=tuple(hidden.values())), ""
         if image == self.image:  # the image was not prepared, such as on another host, for an engine such as Dask
             _fetch(context, engine, image)
         name = f"dropflow-{uuid.uuid4().hex[:16]}"
         words += [
             f"--workdir={self._directory or filling.scratch}",
-            *(f"--env={key}" for key in _VARIABLES),
+            *(f"--env={key}" if key in hidden else f"--env={key}={value}" for key, value in environment.items()),
+            *(f"--env={key}" for key in passed),
             *(f"--label={label}" for label in labels(context.directory.parent)),
             f"--label=dropflow.session={context.session}",
             f"--label=dropflow.drop={context.oid}",
@@ -274,7 +276,7 @@ class Container:
             return []
         names = os.environ.get(GPU_VARIABLE, "all")
         if engine.is_apptainer:
-            return ["--nv", *([f"--env={GPU_VARIABLE}={names}"] if GPU_VARIABLE in os.environ else [])]
+            return ["--nv"]
         if engine.name == "docker":
             return [f'--gpus="device={names}"']
         return [f"--device=nvidia.com/gpu={name}" for name in names.split(",")]

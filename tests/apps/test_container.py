@@ -501,16 +501,45 @@ def test_a_host_without_a_container_engine_is_told_so(monkeypatch: pytest.Monkey
     assert caught.value.of_host
 
 
-def test_variables_have_the_text_that_the_node_has(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No shell reads them: quotes, backslashes and blanks stay, and fields are filled in."""
-    program = tmp_path / "apptainer"
-    program.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n', encoding="utf-8")
+def _stand_in(engine: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use a program with the name of an engine that prints its arguments and its variables for containers."""
+    program = directory / engine
+    program.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\nenv | grep ENV_\n', encoding="utf-8")
     program.chmod(0o755)
     monkeypatch.setenv(ENGINE_VARIABLE, str(program))
+
+
+def test_variables_have_the_text_that_the_node_has(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No shell reads them: quotes, backslashes and blanks stay, and fields are filled in."""
+    _stand_in("apptainer", tmp_path, monkeypatch)
     env = json.dumps({"CONFIG": """{"it's":  "a\\b", "n": {n}}"""})
     got = _run(tmp_path, "true", image="icrar/wsclean:3.4", outputs=(), env=env, n=7)
 
-    assert """--env=CONFIG={"it's":  "a\\b", "n": 7}""" in got.log
+    assert """APPTAINERENV_CONFIG={"it's":  "a\\b", "n": 7}""" in got.log
+
+
+@pytest.mark.parametrize(("engine", "prefix"), [("apptainer", "APPTAINERENV_"), ("singularity", "SINGULARITYENV_")])
+def test_apptainer_gets_variables_in_its_environment(
+    engine: str, prefix: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its option for them divides values at commas. The variables of commands outside of containers are among them."""
+    _stand_in(engine, tmp_path, monkeypatch)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    got = _run(tmp_path, "true", image="x", outputs=(), env='{"A": "b,c=\\"d"}', num_gpus=2)
+
+    wanted = ('A=b,c="d', "CUDA_VISIBLE_DEVICES=0,1", "DLG_UID=t_app_0", "OMP_NUM_THREADS=1")
+    assert {f"{prefix}{each}" for each in wanted} <= {*got.log.splitlines()}
+
+
+@pytest.mark.parametrize("engine", ["apptainer", "docker"])
+def test_a_variable_of_a_container_has_priority(engine: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The limit of threads for commands does not replace that of the field ``env``."""
+    _stand_in(engine, tmp_path, monkeypatch)
+    got = _run(tmp_path, "true", image="x", outputs=(), env='{"OMP_NUM_THREADS": "4"}')
+    found = [line for line in got.log.splitlines() if "ENV_OMP_NUM" in line or "--env=OMP_NUM" in line]
+
+    assert ["OMP_NUM_THREADS=4" in line for line in found] == [True]
 
 
 def test_each_image_of_apptainer_has_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -527,10 +556,7 @@ def test_each_image_of_apptainer_has_a_file(monkeypatch: pytest.MonkeyPatch, tmp
 
 def test_apptainer_gets_the_same_container(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Its command line has the mounts, the variables and the image, and runs the command in a shell."""
-    program = tmp_path / "apptainer"
-    program.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n', encoding="utf-8")
-    program.chmod(0o755)
-    monkeypatch.setenv(ENGINE_VARIABLE, str(program))
+    _stand_in("apptainer", tmp_path, monkeypatch)
 
     got = _run(tmp_path, "wsclean {out}", image="icrar/wsclean:3.4", env='{"A": "b"}', num_gpus=1)
 
@@ -538,5 +564,5 @@ def test_apptainer_gets_the_same_container(monkeypatch: pytest.MonkeyPatch, tmp_
     file = read_record(tmp_path).images["icrar/wsclean:3.4"]
     lines = got.log.splitlines()
     words = [line.split(" ")[-1] for line in lines]
-    assert {"exec", "--containall", "--nv", "--env=A=b", "docker://icrar/wsclean:3.4", "/bin/sh", "-c"} <= {*words}
+    assert {"exec", "--containall", "--nv", "docker://icrar/wsclean:3.4", "/bin/sh", "-c"} <= {*words}
     assert file.startswith(str(tmp_path / "images"))
