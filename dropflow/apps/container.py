@@ -455,10 +455,14 @@ def _image(name: str, tag: str, digest: str) -> str:
     Raises
     ------
     BadParameterError
-        The name is empty.
+        The name is empty, or an engine would take it for an option.
     """
     if not name:
         raise BadParameterError("the node has no image", fields=("image",), hint="fill in the field 'image'")
+    if name.startswith("-"):
+        raise BadParameterError(
+            f"the image {name!r} begins with a dash", fields=("image",), hint="give the name of an image"
+        )
     if "@" in name:
         return name
     if tag and ":" not in name.rpartition("/")[2]:

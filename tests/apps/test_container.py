@@ -469,6 +469,7 @@ def test_fields_of_containers_are_checked_before_anything_runs() -> None:
     """An image is needed; bindings, ports and variables must be readable."""
     for field, value, text in (
         ("image", "", "has no image"),
+        ("image", "--privileged", "begins with a dash"),
         ("additionalBindings", "data:/x", "expected /source:/target"),
         ("portMappings", "80", "expected host:container"),
         ("portMappings", "80:1,80:2", "each host port once"),
