@@ -324,7 +324,7 @@ class InputLostError(WorldError):
 class TransferError(WorldError):
     """Contents cannot be brought to or from a worker of another engine: its disk, or a store, does not take them.
 
-    The attempt is repeated, and is no try of its application.
+    The attempt is repeated, and does not count as a try of its application.
     """
 
     code = "DF206"

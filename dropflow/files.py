@@ -130,7 +130,7 @@ def behind_link(path: Path) -> Path:
 def replacing(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
     """Open a file that takes the place of `path` when the block ends without an exception; else `path` stays as it is.
 
-    Readers see the content before, or all of the new one. A path that is no regular file, such as a device, is written
+    Readers see the content before, or all of the new one. What is not a regular file, such as a device, is written
     in place.
 
     Parameters

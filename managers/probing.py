@@ -279,4 +279,4 @@ def _failed(address: str, error: DropflowError, seconds: float) -> ProbeResult:
 
 def _no_address(address: str) -> ProbeResult:
     hint = "such as tcp://host:5555 for links, or http://host:8000 for a manager"
-    return ProbeResult(address=address, ok=False, code=UsageError.code, trouble="this is no address", hint=hint)
+    return ProbeResult(address=address, ok=False, code=UsageError.code, trouble="this is not an address", hint=hint)

@@ -32,7 +32,7 @@ _COMMENT = re.compile(r"\s*(?:#+|///?!?|/\*[*!]*|\*/|\*)[ \t]?(.*)")
 _COMMAND = re.compile(r"\s*[@\\](\w+)(?:\[[^\]]*\])?\s*(.*)")
 _LANGUAGE = re.compile(r"[@\\]~\w*\s*")
 _ABOUT = ("category", "construct", "tag", "gitrepo", "version")
-"""Names of ``@param`` that are no fields."""
+"""Names of ``@param`` that are not fields."""
 _FIELD_PARTS = 9
 """Parts between slashes that a field in a comment has: the last one, its description, may have slashes."""
 _KINDS = ("ComponentParameter", "ApplicationArgument", "ConstraintParameter", "ConstructParameter")

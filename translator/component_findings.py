@@ -22,7 +22,7 @@ class ComponentFindings:
     Attributes
     ----------
     problems : tuple of Problem
-        One for each node that cannot run, or whose memory is no size.
+        One for each node that cannot run, or whose memory is not a size.
     fields : tuple of frozenset
         (key of the template, name of the field) of every field in each of the problems.
     """

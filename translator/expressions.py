@@ -67,7 +67,7 @@ _Floats = npt.NDArray[np.float64]
 
 
 class ExpressionError(Exception):
-    """The text is no expression, or has no value. The message is the reason."""
+    """The text is not an expression, or has no value. The message is the reason."""
 
 
 class NoValueError(ExpressionError):
@@ -102,7 +102,7 @@ def evaluate(text: str, values: Mapping[str, Any]) -> Number:
     UnknownNameError
         A parameter has no value.
     ExpressionError
-        The text is no expression, or its value is not a number of ordinary size.
+        The text is not an expression, or its value is not a number of ordinary size.
     """
     parser = _Parser(_tokens(text), values)
     value = parser.sum(0)
@@ -380,7 +380,7 @@ def _not_negative(value: float) -> float:
 
 
 def _try(expression: str) -> None:
-    """Raise ExpressionError if a text is no expression; one without a value for these sizes is one."""
+    """Raise ExpressionError if a text is not an expression; one without a value for these sizes is one."""
     try:
         evaluate(expression, _SAMPLE)
     except NoValueError:

@@ -263,7 +263,7 @@ def _noted(checked: Checked, notes: Mapping[str, str]) -> Checked:
 def _foreign(
     reading: Reading, unroll_options: UnrollOptions | None, component_options: ComponentOptions | None
 ) -> Checked:
-    """Check a file that is no logical graph: a workflow of WfCommons, or none that can be used."""
+    """Check a file that is not a logical graph: a workflow of WfCommons, or none that can be used."""
     if reading.physical is None:
         return Checked(reading.family.value, reading.problems)
     return _unrolled(reading.family, reading.physical, reading.problems, unroll_options, component_options)

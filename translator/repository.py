@@ -143,7 +143,7 @@ def parse_address(address: str) -> RepositoryAddress:
         parts = urlsplit(place)
         _ = parts.port
     except ValueError as problem:
-        raise UsageError(f"this is no address: {problem}", where=address, hint=_HINT) from None
+        raise UsageError(f"this is not an address: {problem}", where=address, hint=_HINT) from None
     if parts.scheme not in _SCHEMES:
         raise UsageError(f"repositories are not read by {parts.scheme or 'nothing'!r}", where=address, hint=_HINT)
     if parts.password is not None or (parts.username and parts.scheme != "ssh"):
@@ -154,11 +154,11 @@ def parse_address(address: str) -> RepositoryAddress:
             hint=f"put it into the environment, as {_variable(parts.hostname)}",
         )
     if (parts.scheme == "file") == bool(parts.netloc) or parts.query or (parts.hostname or "").startswith("-"):
-        raise UsageError("this is no address of a repository", where=address, hint=_HINT)
+        raise UsageError("this is not an address of a repository", where=address, hint=_HINT)
     where, _, ref = parts.path.partition("@")
     ref = unquote(ref) or "HEAD"
     if not _REF.fullmatch(ref) or ".." in ref or "//" in ref or ref.endswith((".", "/", ".lock")):
-        raise UsageError(f"{ref!r} is no branch, tag or commit", where=address, hint=_HINT)
+        raise UsageError(f"{ref!r} is not a branch, tag or commit", where=address, hint=_HINT)
     path = unquote(path).strip("/")
     if any(part in ("..", ".", "", ".git") for part in path.split("/") if path) or not path.isprintable():
         raise UsageError("the path leaves the repository", where=address, hint="give a path in the repository")

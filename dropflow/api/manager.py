@@ -122,7 +122,7 @@ class Manager(ABC):
         return self.call(operations.CHILDREN).children
 
     def add_child(self, url: str) -> Child:
-        """Add the manager at `url` as a child; again is no error."""
+        """Add the manager at `url` as a child; again is not an error."""
         return self.call(operations.ADD_CHILD, url=url)
 
     def remove_child(self, url: str) -> None:
@@ -190,12 +190,12 @@ class Manager(ABC):
     def prepare(self, deployment: Packable, *, seconds: float) -> None:
         """First half of a deployment: take the graph, build the sessions, run nothing.
 
-        Must be done within `seconds`. Preparing the same epoch of the same session again is no error.
+        Must be done within `seconds`. Preparing the same epoch of the same session again is not an error.
         """
         self.call(operations.PREPARE, deployment=deployment, seconds=seconds)
 
     def start(self, session: str, epoch: int) -> None:
-        """Second half: run what was prepared. Again is no error."""
+        """Second half: run what was prepared. Again is not an error."""
         self.call(operations.START, session=session, epoch=epoch)
 
     def undo(self, session: str, epoch: int, reason: str) -> None:
@@ -215,7 +215,7 @@ class Manager(ABC):
         return self.call(operations.DEPLOYMENT, session=session)
 
     def add_member(self, session: str, member: MemberRequest) -> None:
-        """Add a prepared and started node to the members of a session. Calling it again is no error.
+        """Add a prepared and started node to the members of a session. Calling it again is not an error.
 
         Raises
         ------
@@ -419,7 +419,7 @@ class Manager(ABC):
     def release(self, session: str, rows: Sequence[int]) -> None:
         """Remove results of a session that is FINISHED, by the rows of their drops in the whole graph.
 
-        Contents outside of the directory of the session stay. Again is no error, nor is a row without a result.
+        Contents outside of the directory of the session stay. Again is not an error, nor is a row without a result.
 
         Raises
         ------

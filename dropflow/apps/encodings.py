@@ -126,7 +126,7 @@ def _encode_value_npy(value: Any) -> bytes:
 
 
 def keeps(array: "NDArray[Any]", value: Any) -> bool:
-    """Return whether the array that numpy made from `value`, which is no array, has equal values."""
+    """Return whether the array that numpy made from `value`, which is not an array, has equal values."""
     import numpy as np  # noqa: PLC0415 - numpy is loaded only for arrays
 
     # Only text and large integers change; a loop over all values would take seconds.
@@ -479,7 +479,7 @@ def _named(source: EncodedSource) -> str:
 
 
 def holds_values(source: EncodedSource) -> bool:
-    """Whether a content begins with a pickle or an npy array, and is no text."""
+    """Whether a content begins with a pickle or an npy array, and is not text."""
     head = bytes(source.view()[: len(NPY_START)])
     return not source.is_text and (head == NPY_START or _looks_pickled(head))
 

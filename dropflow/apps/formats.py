@@ -263,7 +263,7 @@ def refuse_mask(value: Any) -> None:
 def _arrays(value: Any, above: str = "") -> Iterator[tuple[str, "NDArray[Any]"]]:
     """Yield the arrays of nested mappings, with their paths."""
     if not isinstance(value, Mapping):
-        raise CannotHoldError("it is no mapping of names to arrays")
+        raise CannotHoldError("it is not a mapping of names to arrays")
     for name, member in value.items():
         if isinstance(member, Mapping):
             yield from _arrays(member, f"{above}{name}/")

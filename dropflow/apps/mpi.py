@@ -97,7 +97,7 @@ _RUN_START = """/bin/bash -c 'exec /bin/bash "$DROPFLOW_JOB"'"""
 
 
 _OWN = ("auto", "none")
-"""Values of the field launcher that are no commands."""
+"""Values of the field launcher that are not commands."""
 
 
 class MPIApp(BashShellApp):
@@ -471,12 +471,12 @@ def _daemon(command: str) -> str:
     Raises
     ------
     AppError
-        It is no such command.
+        It is not such a command.
     """
     words = shlex.split(command)
     if not words or Path(words[0]).name not in _DAEMONS:
         raise AppError(
-            f"the leader of the MPI job asks for {command[:80]!r}, which is no daemon of Open MPI",
+            f"the leader of the MPI job asks for {command[:80]!r}, which is not a daemon of Open MPI",
             hint="use the mpirun of the system's Open MPI, without a wrapper",
         )
     return shlex.join(words)

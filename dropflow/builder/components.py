@@ -164,7 +164,7 @@ class _Finder:
                 self.add(f"{module.__name__}.{name}", value)
 
     def add(self, path: str, value: Any, *, is_wanted: bool = False) -> None:
-        """Add the value with the dotted name `path`; note in `told` if it is no function or class and `is_wanted`."""
+        """Add the value of dotted name `path`; note in `told` if it is neither function nor class and `is_wanted`."""
         if id(value) in self._seen:
             return
         self._seen.add(id(value))

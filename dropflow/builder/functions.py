@@ -483,7 +483,7 @@ def app(
     Raises
     ------
     UsageError
-        There is no such setting, or the names of the outputs are no names.
+        There is no such setting, or an output has no valid name.
 
     Examples
     --------
@@ -583,7 +583,7 @@ def connect(
 
 
 def connect_inputs(graph: "Graph", node: DraftNode, inputs: Mapping[str, Any]) -> None:
-    """Connect values to ports and fields of their names, for applications that are no functions."""
+    """Connect values to ports and fields of their names, for applications that are not functions."""
     for name, value in inputs.items():
         _connect_value(graph, node, name, value)
 

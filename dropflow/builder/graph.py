@@ -302,7 +302,7 @@ class Graph:
         Raises
         ------
         UsageError
-            The name is no name or is taken, there is neither a value nor a type, or the value is not in its range.
+            The name is not valid or is taken, there is neither a value nor a type, or the value is not in its range.
         """
         holder = self.wiring.globals_node()
         value, minimum, maximum = map(stored, (value, minimum, maximum))
@@ -364,7 +364,7 @@ class Graph:
         Raises
         ------
         UsageError
-            `copies` is no number of copies.
+            `copies` is not a number of copies.
         """
         with self.wiring.scattered(data, copies, name, zip_with, each=False) as piece:
             yield piece
@@ -401,7 +401,7 @@ class Graph:
         Raises
         ------
         UsageError
-            `copies` is no number of copies.
+            `copies` is not a number of copies.
         """
         if isinstance(data, FilePattern):
             with self.wiring.scattered(None, data.copies, name, zip_with, each=True):
@@ -440,7 +440,7 @@ class Graph:
         Raises
         ------
         UsageError
-            `width` is no number.
+            `width` is not a number.
         """
         made = self.wiring.as_data(data)
         with self.drawing.undone_on_error():
@@ -531,7 +531,7 @@ class Graph:
         Raises
         ------
         UsageError
-            `iterations` is no number of iterations, or a carried value has no next value.
+            `iterations` is not a number of iterations, or a carried value has no next value.
         """
         node = self.wiring.construct(name, "Loop", num_of_iter=count_of(iterations, "iterations", 1))
         opened = Loop(self, node)

@@ -279,7 +279,7 @@ class Wiring:
         Raises
         ------
         UsageError
-            They are no data of a graph, or of another graph, or in a construct, and the node is in another one that
+            They are not data of a graph, or of another graph, or in a construct, and the node is in another one that
             does not contain it.
         """
         if not isinstance(data, Data):
@@ -384,7 +384,7 @@ def count_of(value: Any, what: str, least: int) -> Any:
     Raises
     ------
     UsageError
-        It is no whole number of at least `least`, and no formula.
+        It is not a whole number of at least `least`, nor a formula.
     """
     if isinstance(value, Formula):
         if value.type not in ("Integer", "Float"):

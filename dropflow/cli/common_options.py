@@ -275,7 +275,7 @@ def _with_params(settings: tuple[str, ...], params: str | None) -> tuple[str, ..
 
 
 def utf8(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the values of an option, which go into a graph; refuse bytes that are no text in UTF-8."""
+    """Return the values of an option, which go into a graph; refuse bytes that are not text in UTF-8."""
     for value in values:
         try:
             value.encode()
@@ -465,7 +465,7 @@ _TYPES: dict[str, dict[str, Any]] = {
     "algorithm": {"shell_complete": algorithms, "show_default": True},
     "runner": {"metavar": "RUNNER", "callback": _runner, "shell_complete": runners, "show_default": True},
 }
-"""Arguments of click for options whose values are no plain numbers, by type."""
+"""Arguments of click for options whose values are not plain numbers, by type."""
 
 
 class GivenOptions(msgspec.Struct, Generic[Options], frozen=True, kw_only=True):

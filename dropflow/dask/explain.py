@@ -129,7 +129,7 @@ def explain(
     Raises
     ------
     BadParameterError
-        It is no collection of dask, or the number of nodes is not positive.
+        It is not a collection of dask, or the number of nodes is not positive.
     BadGraphError
         There is no such algorithm, or tasks wait for each other.
 

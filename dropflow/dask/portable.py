@@ -480,7 +480,7 @@ def load_value(path: str | os.PathLike[str]) -> Any:
     Raises
     ------
     BadFileError
-        It is no value, or a module that it needs is missing here.
+        It is not a value, or a module that it needs is missing here.
     OSError
         The file cannot be read.
     """

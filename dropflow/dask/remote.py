@@ -342,7 +342,7 @@ def await_end(manager: PatientClient, session: SubmittedGraph, *, progress: bool
         for detail in manager.details(session.session):
             session.client = manager.client  # the display has a link, and reads logs
             show(detail)
-            # The loss of a node is no failure of a drop: its work is repeated.
+            # The loss of a node is not a failure of a drop: its work is repeated.
             if detail.is_over or any(failure.drop for failure in detail.failures):
                 break
     return detail

@@ -560,7 +560,7 @@ def _annotations(dsk: Any, options: Mapping[str, Any]) -> Mapping[str, Mapping[H
     Raises
     ------
     BadParameterError
-        One is no number, or another annotation has an effect with distributed, and would have none here.
+        One is not a number, or another annotation has an effect with distributed, and would have none here.
     """
     by_key = dsk.__dask_annotations__() if hasattr(dsk, "__dask_annotations__") else {}
     general = {**dask.get_annotations(), **{name: value for name, value in options.items() if value is not None}}

@@ -115,7 +115,7 @@ def _label(key: Any) -> Hashable:
 
 
 def _indices(keys: Sequence[Any]) -> tuple[tuple[int, ...], npt.NDArray[np.integer[Any]]] | None:
-    """Return the shape of the index space of keys, and the position of each in it; None if some index is no integer."""
+    """Return the shape of the index space of keys, and the position of each; None if an index is not an integer."""
     try:
         index = np.array([key[1:] for key in keys])
     except (ValueError, OverflowError):  # nested indices, or integers beyond 64 bits

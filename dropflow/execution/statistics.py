@@ -270,7 +270,7 @@ class SessionResult(msgspec.Struct, frozen=True, kw_only=True):
     failures : tuple of FailureReport
         Root causes; the causes that put the most drops in ERROR come first.
     notes : tuple of str
-        Problems that are no failures of drops: a journal that could not be written, an instrument that was removed.
+        Problems that are not failures of drops: a journal that could not be written, an instrument that was removed.
     infrastructure_faults : int
         Number of attempts that ended with their processes, and were repeated or given up.
     computed, reused : int

@@ -111,7 +111,7 @@ class Component(msgspec.Struct, frozen=True, kw_only=True):
     construct: str = ""
 
 
-class Unusable(ValueError):  # noqa: N818 - it ends up in a BadParameterError, and is no error of its own
+class Unusable(ValueError):  # noqa: N818 - it ends up in a BadParameterError, and is not an error of its own
     """A value that cannot be converted. Its text is what was expected."""
 
 

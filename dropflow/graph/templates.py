@@ -233,7 +233,7 @@ class ResourceNeeds(NamedTuple):
 def needs_of(template: Template) -> ResourceNeeds:
     """Return what an application declares; for data, one processor, which writes the initial content.
 
-    A value that is no size, or no number of GPUs, counts as none.
+    A value that is not a size, or not a number of GPUs, counts as none.
     """
     if template.kind is not Kind.APP:
         return ResourceNeeds()

@@ -99,7 +99,7 @@ def _numbers(what: str, left: _Array, right: _Array) -> Iterator[str]:
 
 
 def _differing_rows(left: _Array, right: _Array) -> list[int]:
-    """Return the rows that differ of two arrays of the same shape whose values are no numbers."""
+    """Return the rows that differ of two arrays of the same shape whose values are not numbers."""
     if left.dtype.kind == "O" or right.dtype.kind == "O":  # arrays in cells, of any lengths
         pairs = enumerate(zip(left, right, strict=True))
         return [row for row, (ours, theirs) in pairs if not _are_equal(np.asarray(ours), np.asarray(theirs))]

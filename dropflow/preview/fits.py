@@ -112,7 +112,7 @@ def _read_units(source: Source) -> tuple[list[_Unit], str]:
     except IndexError:
         end = units[-1].fileinfo()
         left = source.size - end["datLoc"] - end["datSpan"]
-        return units, f"after {len(units)} units, {left:,} bytes are no unit" if left > 0 else ""
+        return units, f"after {len(units)} units, {left:,} bytes are not a unit" if left > 0 else ""
     except (OSError, ValueError, TypeError, KeyError) as error:
         if not units:
             raise
@@ -124,7 +124,7 @@ def _shape(unit: _Unit) -> tuple[int, ...]:
     """Return the shape of an image, the last axis contiguous; empty for all else, and without data."""
     shape = tuple(int(side) for side in unit.shape) if unit.is_image else ()
     if not all(0 <= side <= 2**53 for side in shape):
-        raise BadFileError("NAXIS1 to NAXISn are no lengths of axes")
+        raise BadFileError("NAXIS1 to NAXISn are not lengths of axes")
     return shape if math.prod(shape) else ()
 
 

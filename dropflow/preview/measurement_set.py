@@ -37,7 +37,7 @@ _SORTED_ROWS = 20_000
 
 
 def casacore_kind(directory: Path) -> Literal["measurement set", "casacore table", ""]:
-    """Return what a directory is to casacore; nothing if it is no table."""
+    """Return what a directory is to casacore; nothing if it is not a table."""
     if not (directory / "table.dat").is_file():
         return ""
     # Of the subtables that version 2 of the MeasurementSet definition requires, two that other tables have not.

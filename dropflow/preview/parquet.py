@@ -175,7 +175,7 @@ def _texts(column: Any) -> list[str]:
     """Return the values of a column as text; nothing for those that are missing."""
     try:
         bare = column if "binary" in str(column.type) else column.cast("string")
-        # As bytes: what is no UTF-8 is shown, too, and is no error.
+        # As bytes: what is not UTF-8 is shown, too, and is not an error.
         values: Sequence[bytes | None] = bare.cast("binary").to_pylist()
     except (NotImplementedError, ValueError):  # lists and structures, for example
         return ["" if value is None else shortened(str(value)) for value in column.to_pylist()]

@@ -150,7 +150,7 @@ def _sorted(values: Sequence[str], rows: Sequence[int], *, is_descending: bool) 
 
 
 def _numbers(values: Sequence[str]) -> list[float | None] | None:
-    """Return the values as numbers, None for those that are empty; None if one is no number."""
+    """Return the values as numbers, None for those that are empty; None if one is not a number."""
     numbers = [_number(value) for value in values]
     is_text = any(number is None and value.strip() for number, value in zip(numbers, values, strict=True))
     return None if is_text else numbers

@@ -177,7 +177,7 @@ class AttemptReuse:
         skipped: Sequence[int],
         seconds: float,
     ) -> None:
-        """Store what an attempt gave, or compare it with what is stored. Not to be able to store it is no failure.
+        """Store what an attempt gave, or compare it with what is stored. Not to be able to store it is not a failure.
 
         Raises
         ------

@@ -378,7 +378,7 @@ class ResultStore:
             return False
 
     def body(self, content: StoredContent) -> bytes:
-        """Return the bytes of a content that is no directory.
+        """Return the bytes of a content that is not a directory.
 
         Raises
         ------

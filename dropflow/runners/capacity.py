@@ -71,7 +71,7 @@ def judge_memory(failure: Failure, task: Task, spec: ExecutorSpec) -> Failure:
 
 
 def unusual_needs(templates: Sequence[Template], cpus: int, memory: float) -> tuple[str, ...]:
-    """Return a note on each application that declares more resources than exist, or memory that is no size."""
+    """Return a note on each application that declares more resources than exist, or memory that is not a size."""
     notes = []
     for template in templates:
         if text := unreadable_memory(template):

@@ -709,7 +709,7 @@ class ExternalRunner:
 
 
 def check_address(kind: str, address: str) -> None:
-    """Raise if an address is no valid address of an engine, ``dask`` or ``ray``. Does not try to connect.
+    """Raise if an address is not a valid one of an engine, ``dask`` or ``ray``. Does not try to connect.
 
     Raises
     ------
@@ -731,7 +731,7 @@ def check_address(kind: str, address: str) -> None:
 def refuse_silent(kind: str, address: str, seconds: float) -> None:
     """Raise if no engine answers at an address. The client of the engine may need minutes for that, or wait forever.
 
-    A process of Dask sends a greeting as soon as it is connected. Any other process is no scheduler.
+    A process of Dask sends a greeting as soon as it is connected. Any other process is not a scheduler.
 
     Raises
     ------

@@ -230,7 +230,7 @@ class WorkerPool:
         return sum(len(worker.gpus) for worker in tuple(self._workers))
 
     def start(self) -> None:
-        """Start the workers; they become ready while tasks already wait. A second call is no error."""
+        """Start the workers; they become ready while tasks already wait. A second call is not an error."""
         with self._lock:
             if self._thread.ident is None and not self._closed:
                 self._thread.start()

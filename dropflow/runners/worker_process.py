@@ -273,7 +273,7 @@ class OomKiller:
         self._known = self._recent = self._count()
 
     def check(self) -> None:
-        """Forget kills that were counted before the last check: they ended processes that are no workers.
+        """Forget kills that were counted before the last check: they ended processes that are not workers.
 
         Call this about once a second. The pool notices the end of a worker in less time.
         """
@@ -332,7 +332,7 @@ class WorkerProcess:
     gpus: tuple[str, ...] = ()
     """The GPUs of its attempt. No other worker gets them until this one has ended."""
     is_garbled = False
-    """Whether it has sent something that is no message: nothing of it is read any more."""
+    """Whether it has sent something that is not a message: nothing of it is read any more."""
     awaits_room = False
     """Whether the pool waits until its socket takes more."""
 

@@ -222,7 +222,7 @@ class RunnerConformance:
 
         _same(result.states, {"COMPLETED": 5 * _CHAINS - 4, "ERROR": 4, "SKIPPED": 0})
         _same([(failure.drop, failure.code) for failure in result.failures], [("drawing_B7_0", AppError.code)])
-        # Results that were lost with a process are computed again, and that is no try.
+        # Results that were lost with a process are computed again, and that does not count as a try.
         _is_true(result.failures[0].attempts >= 2, "a drop had fewer attempts than tries")
         _same(result.infrastructure_faults, int(self.survives_loss))
         _same([*self._left(graph, tmp_path)], [])

@@ -73,7 +73,7 @@ class Deployments:
     """Routines that deploy sessions.
 
     The nodes that were prepared are remembered until `start`, so that a child without its part is an error. A composite
-    that was restarted in between asks all children to start, and a child without a part is no error.
+    that was restarted in between asks all children to start, and a child without a part is not an error.
     """
 
     def __init__(self, shared: Shared, *, deploy_seconds: float, undo_later: UndoLater) -> None:

@@ -60,7 +60,7 @@ class Composite(Manager):
         The cluster key.
     links_bind, links_advertise : str
         Addresses ``tcp://HOST:PORT`` at which it listens to nodes as a witness of sessions, and which it gives to them
-        (see `managers.links.Links`); with an empty `links_bind` it is no witness.
+        (see `managers.links.Links`); with an empty `links_bind` it is not a witness.
     suspect_after, lost_after, every : float
         Seconds without an answer after which a child is suspect, and lost; and between two status requests to it.
     deploy_seconds : float

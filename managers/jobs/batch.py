@@ -74,7 +74,7 @@ class Facility(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     directory: str = "dropflow-jobs"
 
     def __post_init__(self) -> None:
-        """Refuse what is no walltime, by a `ValueError`."""
+        """Refuse what is not a walltime, by a `ValueError`."""
         seconds_of_time(self.time or "0")
 
     @property

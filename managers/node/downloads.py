@@ -111,7 +111,7 @@ def file_download(path: Path, name: str, content_type: str = _BINARY) -> Downloa
 
 
 def content_chunks(handle: Handle, *, start: int = 0) -> tuple[int | None, Iterator[bytes]]:
-    """Return the size of the content of a data drop that is no directory, and its bytes from `start`.
+    """Return the size of the content of a data drop that is not a directory, and its bytes from `start`.
 
     A content in a store is returned whole and compared at its end. Its size is None, because its size in the store may
     differ. A file of one block is compared with the checksum of its commit; the receiver compares longer files.

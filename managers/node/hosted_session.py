@@ -397,7 +397,7 @@ class HostedSession:
 
     def _on_stop(self, error: Exception | None) -> None:
         session = self.session
-        # A session on one fixed node is over when its part is over. A node that is to join is no member yet.
+        # A session on one fixed node is over when its part is over. A node that is to join is not a member yet.
         is_first = self.view.number == self.deployment.view and not self.deployment.is_joining
         is_alone = len(self.view.members) == 1 and is_first and not session.is_frozen
         if error is not None:

@@ -99,7 +99,7 @@ class RequestedChange(msgspec.Struct, frozen=True):
     is_rebalancing : bool
         Whether drops that have not begun move, so that all members end at about the same time.
     is_forced : bool
-        Whether the voters that are not lost decide, although they are no majority. If the others live, they may decide
+        Whether the voters that are not lost decide, although they are a minority. If the others live, they may decide
         another view.
     is_retrying : bool
         Whether failed drops are tried again, and those that failed because of them.

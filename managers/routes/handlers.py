@@ -49,7 +49,7 @@ _GZIP = b"\x1f\x8b"
 _MAX_UNZIPPED = 1 << 30
 """Bytes."""
 _SHOWN = 64
-"""Bytes of a body that is no graph, in the error."""
+"""Bytes of a body that is not a graph, in the error."""
 _Handler = Callable[[Request], object]
 _ReadLog = Callable[[str, LogQuery], LogPage]
 Probe = Callable[[ProbeRequest], tuple[ProbeResult, ...]]

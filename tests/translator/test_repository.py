@@ -234,10 +234,10 @@ def test_a_token_is_used_and_not_shown(
 @pytest.mark.parametrize(
     ("tail", "text"),
     [
-        ("@--upload-pack=touch x#a.graph", "no branch, tag or commit"),
-        ("@-x#a.graph", "no branch, tag or commit"),
-        ("@a..b#a.graph", "no branch, tag or commit"),
-        ("@main:x#a.graph", "no branch, tag or commit"),
+        ("@--upload-pack=touch x#a.graph", "not a branch, tag or commit"),
+        ("@-x#a.graph", "not a branch, tag or commit"),
+        ("@a..b#a.graph", "not a branch, tag or commit"),
+        ("@main:x#a.graph", "not a branch, tag or commit"),
         ("#../a.graph", "leaves the repository"),
         ("#graphs/../../a.graph", "leaves the repository"),
         ("#.git/config", "leaves the repository"),

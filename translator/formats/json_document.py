@@ -226,7 +226,7 @@ def description_of(document: Json) -> str:
 
 
 def position(node: Json) -> tuple[float, float] | None:
-    """Return where a node was drawn: `x` and `y`, or `loc` ("x y") of old files; None if they are no usable numbers."""
+    """Return where a node was drawn: `x` and `y`, or `loc` ("x y") of old files; None without usable numbers."""
     x, y = _coordinate(node.get("x")), _coordinate(node.get("y"))
     loc = node.get("loc")
     if isinstance(loc, str) and node.get("x") is None and node.get("y") is None:

@@ -191,7 +191,7 @@ def _flag(raw: Json, name: str, label: str, pointer: str, problems: list[Problem
 
 
 def _limit(raw: Json, name: str) -> float | None:
-    """Return an end of the range of a value, which EAGLE does not know; None if it is no number."""
+    """Return an end of the range of a value, which EAGLE does not know; None if it is not a number."""
     limit = raw.get(name)
     if isinstance(limit, bool) or not isinstance(limit, int | float):
         return None

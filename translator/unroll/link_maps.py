@@ -404,7 +404,7 @@ def zip_with(graph: LogicalGraph, node: LogicalNode, findings: Findings) -> tupl
     }
     for name in names:
         if name not in known:
-            text = f"scatter {node.name!r} is to be zipped with {name!r}, which is no other scatter of this graph"
+            text = f"scatter {node.name!r} is to be zipped with {name!r}, which is not another scatter of this graph"
             hint = f"write the name or id of a scatter into its field {FIELD}"
             findings.append(problem("LG087", text, where=pointer(node, FIELD), hint=hint))
     return names

@@ -222,7 +222,7 @@ def _in_utf8(content: bytes, problems: list[Problem]) -> bytes:
     try:
         content.decode()
     except UnicodeDecodeError:
-        with contextlib.suppress(UnicodeDecodeError):  # LG001 reports a file that is no text at all
+        with contextlib.suppress(UnicodeDecodeError):  # LG001 reports a file that is not text at all
             content = content.decode("cp1252").encode()
             text = (
                 "the graph came in Windows-1252 and not in UTF-8, as from a page without a charset: it is read as that"

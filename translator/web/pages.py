@@ -191,7 +191,7 @@ class _PageHandlers:
         text = form.text("address")[:2048].strip()
         if not is_repository_address(text):
             hint = "give git+https://HOST/ORG/REPO, or the address of a page of a file at GitHub or GitLab"
-            raise HttpError(400, f"{text[:200]!r} is no address of a repository", where="address", hint=hint)
+            raise HttpError(400, f"{text[:200]!r} is not an address of a repository", where="address", hint=hint)
         address = parse_address(text)
         if address.url.startswith("file:"):
             raise HttpError(

@@ -558,7 +558,7 @@ def diff_command(
         return compare(output, manager, first, second, other_url)
     if not all(are_files):
         raise UsageError(
-            f"{second if are_files[0] else first} is no file, and cannot be compared with a logical graph",
+            f"{second if are_files[0] else first} is not a file, and cannot be compared with a logical graph",
             hint="give two files, or two directories or sessions",
         )
     from translator.differences import differences

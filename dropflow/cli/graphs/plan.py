@@ -277,7 +277,7 @@ def _nodes_of(
     elif equal := _EQUAL_NODES.fullmatch(source):
         if equal[1] is None:
             hint = "from 1 to 99999, such as 4, or 4x8 for four nodes of eight cores"
-            raise UsageError(f"--nodes {source} is no number of nodes", hint=hint)
+            raise UsageError(f"--nodes {source} is not a number of nodes", hint=hint)
         machines = equal_machines(int(equal[1]), cores=int(equal[2] or 1))
     else:
         names = tuple(name.strip() for name in source.split(","))

@@ -122,7 +122,7 @@ def add_pool(
     ConflictError
         There is a pool of this name.
     UsageError
-        The manager is no island, there is no key, or the name cannot be used.
+        The manager is not an island, there is no key, or the name cannot be used.
     """
     if not is_session_name(name):
         raise UsageError(f"{name!r} cannot be the name of a pool")

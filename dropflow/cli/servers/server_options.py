@@ -68,7 +68,7 @@ def memory_option(text: str) -> Decorator:
     def checked(_: click.Context, __: click.Parameter, text: str | None) -> int | None:
         size = None if text is None else quantity(text, MEMORY)
         if text is not None and (size is None or not 1 <= size < inf):
-            raise click.BadParameter(f"{text!r} is no size; give a number with a unit, such as '2 GiB'")
+            raise click.BadParameter(f"{text!r} is not a size; give a number with a unit, such as '2 GiB'")
         return None if size is None else int(size)
 
     return click.option("--memory", metavar="SIZE", callback=checked, help=text)

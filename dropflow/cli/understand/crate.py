@@ -382,7 +382,7 @@ def check_crate(directory: Path, secret: bytes, fingerprint: str) -> tuple[Crate
         with storage_errors("read", str(path)):
             signature = msgspec.json.decode(path.read_bytes(), type=CrateSignature)
     except msgspec.DecodeError as error:
-        raise BadFileError(f"this is no signature of a crate: {error}", where=str(path)) from error
+        raise BadFileError(f"this is not a signature of a crate: {error}", where=str(path)) from error
     if not hmac.compare_digest(signature.made_with(secret), signature.mac):
         if signature.key != fingerprint:
             hint = f"this is cluster key {fingerprint}: name the other key with --key"

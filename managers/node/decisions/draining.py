@@ -107,7 +107,7 @@ class Draining:
     def drain(
         self, call: CallId[DrainReply], now: float, *, node: str, request: DrainRequest, is_ending: bool = False
     ) -> None:
-        """Begin to give all sessions away; answered at once. A second call is no error: the earliest end counts.
+        """Begin to give all sessions away; answered at once. A second call is not an error: the earliest end counts.
 
         Parameters
         ----------

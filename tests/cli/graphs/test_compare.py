@@ -68,7 +68,7 @@ def test_a_run_is_compared_with_a_session(ask: Command, tmp_path: Path) -> None:
     mixed = ask("diff", _EXAMPLES / "hello.graph", "finished")
 
     assert (answer.status, answer.json["same_graph"]) == (1, False)
-    assert (mixed.status, "finished is no file" in mixed.err) == (2, True)
+    assert (mixed.status, "finished is not a file" in mixed.err) == (2, True)
     assert [answer.json["comparison"][one]["session"] for one in ("first", "second")] == ["run", "finished"]
 
 
@@ -321,7 +321,7 @@ def test_a_crate_is_signed_with_the_cluster_key(command: Command, examples: Path
     signature.write_text(signature.read_text().replace(hashlib.sha256(content).hexdigest(), digest))
     assert "the signature does not match" in refused(key)
     signature.write_text("{")
-    assert "no signature of a crate" in refused(key)
+    assert "not a signature of a crate" in refused(key)
 
 
 @pytest.mark.slow

@@ -268,7 +268,7 @@ def test_a_number_that_is_no_number_of_nodes_is_bad_input(command: Command, node
     answer = command("partition", NESTED, "--nodes", nodes)
 
     assert answer.status == 2
-    assert f"--nodes {nodes} is no number of nodes" in answer.err
+    assert f"--nodes {nodes} is not a number of nodes" in answer.err
 
 
 def test_wrong_machines_are_bad_input(command: Command, tmp_path: Path) -> None:
