@@ -19,8 +19,9 @@ import os
 import secrets
 import threading
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TypeVar, cast
 from urllib.parse import urlsplit
@@ -360,14 +361,25 @@ def remove_remote(locations: Iterable[str]) -> None:
     """Remove what is at the locations; never raises. What cannot be removed is left, with a warning in the log."""
     given = list(locations)
 
-    def remove() -> None:
-        for location in given:
-            with contextlib.suppress(FileNotFoundError):
-                _service(location).remove(location)
+    def remove(location: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            _service(location).remove(location)
 
-    try:
+    def remove_each() -> None:
+        for location in given:
+            with _warning():
+                reach(location, "removed", partial(remove, location))
+
+    with _warning():
         if given:
-            reach(given[0], "removed", remove, seconds=COMMIT_SECONDS)
+            reach(given[0], "removed", remove_each, seconds=COMMIT_SECONDS)
+
+
+@contextlib.contextmanager
+def _warning() -> Iterator[None]:
+    """Log an error."""
+    try:
+        yield
     except DropflowError as error:
         _log.warning("uncommitted data may be left in a store: %s", error)
 

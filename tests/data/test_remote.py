@@ -304,6 +304,28 @@ def test_names_are_filled_in(node: Node, slot: Slots, repository: LocalRepositor
     assert len(memory.store) == 2
 
 
+def test_a_content_that_cannot_be_removed_leaves_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The contents after it are removed, and the log has its URL."""
+    memory = file_system("memory://x")[0]
+    memory.store.clear()
+    memory.pipe_file("/x/kept", b"x")
+    memory.pipe_file("/x/gone", b"x")
+    remove = memory.rm_file
+    warnings: list[str] = []
+
+    def refuse(_self: object, path: str) -> None:
+        if path == "/x/kept":
+            raise PermissionError("not yours")
+        remove(path)
+
+    monkeypatch.setattr(type(memory), "rm_file", refuse)
+    monkeypatch.setattr("dropflow.data.remote._log.warning", lambda text, *values: warnings.append(text % values))
+    remove_remote(["memory://x/kept", "memory://x/gone"])
+
+    assert set(memory.store) == {"/x/kept"}
+    assert ["memory://x/kept" in warning for warning in warnings] == [True]
+
+
 @pytest.mark.slow
 def test_a_file_on_a_web_server_is_read(node: Node, slot: Slots, tmp_path: Path) -> None:
     """Over HTTP, by its URL."""
