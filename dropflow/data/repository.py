@@ -545,13 +545,15 @@ class LocalRepository:
 
     def close(self) -> None:
         """Remove everything that is not committed, here, beside targets elsewhere and in shared memory; idempotent."""
-        remove_uncommitted(self.workspace, self._settled)
-        for descriptor in self._open_directories.values():
-            os.close(descriptor)
-        self._open_directories.clear()
-        if self._segment is not None:
-            release_shared_memory(self._segment)
-            self._segment = None
+        try:
+            remove_uncommitted(self.workspace, self._settled)
+        finally:
+            for descriptor in self._open_directories.values():
+                os.close(descriptor)
+            self._open_directories.clear()
+            if self._segment is not None:
+                release_shared_memory(self._segment)
+                self._segment = None
 
     def _commit_remote(self, part: Handle) -> Handle:
         if part.final != part.location:

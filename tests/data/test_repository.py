@@ -573,6 +573,19 @@ def test_closing_removes_all_that_is_not_committed(repository: LocalRepository, 
     assert not repository.workspace.tmp.exists()
 
 
+def test_closing_closes_all_directories(repository: LocalRepository, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if uncommitted contents cannot be removed."""
+
+    def refuse(*_: object) -> None:
+        raise StorageError("it cannot be removed")
+
+    monkeypatch.setattr("dropflow.data.repository.remove_uncommitted", refuse)
+    with pytest.raises(StorageError, match="it cannot be removed"):
+        repository.close()
+
+    assert repository._open_directories == {}
+
+
 def test_a_new_session_removes_temporary_files_of_a_crashed_one(tmp_path: Path) -> None:
     """Temporary files of a session that crashed in the same directory are removed."""
     first = LocalRepository(tmp_path, "one", SystemClock())
