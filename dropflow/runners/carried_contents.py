@@ -235,6 +235,8 @@ class ContentRelay:
         """Numbers of the batches that are not over."""
         self._kept: OrderedDict[int, _SentContent] = OrderedDict()
         """Contents by `identity_of`; the content that was not used for the longest time is first."""
+        self._given_up: list[_SentContent] = []
+        """Contents that are not used again, until their last batch has ended."""
 
     def start(self, spec: ExecutorSpec, factory: str, events: EngineEvents, *, store: str = "") -> Sequence[WorkerView]:
         """Start the engine, and find out whether its workers can use the session directory."""
@@ -325,6 +327,7 @@ class ContentRelay:
         with self._lock:
             self._open.clear()
             self._kept.clear()
+            self._given_up.clear()
         self._engine.close()
         self._sender.shutdown(wait=False, cancel_futures=True)
         self._receiver.shutdown(cancel_futures=True)
@@ -491,9 +494,16 @@ class ContentRelay:
             for key, content in used:
                 content.used_by.discard(number)
                 if is_gone:
-                    del self._kept[key]
+                    self._given_up.append(self._kept.pop(key))
+            for content in self._given_up:
+                content.used_by.discard(number)
+            unused = [piece for content in self._given_up if not content.used_by for piece in content.pieces]
+            self._given_up = [content for content in self._given_up if content.used_by]
             is_known = number in self._open
             self._open.discard(number)
+        if unused:
+            with contextlib.suppress(RuntimeError):  # the pool is closed, and the store is emptied
+                self._sender.submit(self._remove, unused)
         return is_known
 
     def _report(self) -> EngineEvents:

@@ -233,6 +233,28 @@ def test_a_blob_that_is_gone_is_written_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_pieces_of_a_content_that_is_given_up_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If one piece is gone, the content is stored again, and the store does not keep its other pieces."""
+    monkeypatch.setattr("dropflow.runners.carried_contents.PIECE_BYTES", 1 << 20)
+    source = tmp_path / "big.dat"
+    source.write_bytes(os.urandom(2 << 20))
+    engine = Elsewhere(tmp_path / "workers", workers=1)
+    stored: list[list[str]] = []
+
+    def remove_one(_worker: str) -> None:
+        stored.append(blobs())
+        if len(stored) == 1:
+            remove_blobs(f"memory:/{blobs()[0]}")
+
+    engine.on_run = remove_one
+    session = run_elsewhere(copies(source, 1), tmp_path / "run", engine, ContentStore("memory://bucket"))
+
+    assert session.result().status is SessionState.FINISHED, session.result().failures
+    assert not {*stored[0]} & {*stored[1]}
+    assert len(stored[0]) == len(stored[1])
+
+
+@pytest.mark.slow
 def test_what_is_not_used_is_removed_from_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The store does not grow with all that a session ever had."""
     monkeypatch.setattr("dropflow.runners.carried_contents._KEPT_BYTES", 100)
