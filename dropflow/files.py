@@ -210,10 +210,7 @@ def replace_directory(
     """
     is_own = is_own or is_made(final)
     if not is_own and not is_directory:
-        raise BadFileError(
-            f"{final} is a directory, and a file would replace it with all that is in it",
-            hint="name a file that is in it, or remove it first",
-        )
+        raise replaced_by_file(final)
     names = (f"{kept}-{number}" if number else kept for number in itertools.count())
     former = aside() if is_own else next(name for name in names if not os.path.lexists(name))
     os.replace(final, former)  # noqa: PTH105 - text, as of all places of contents
@@ -224,6 +221,14 @@ def replace_directory(
             os.replace(former, final)  # noqa: PTH105
         raise
     return former, is_own
+
+
+def replaced_by_file(directory: str) -> BadFileError:
+    """Return the error for a directory that dropflow did not make, at the path of a file."""
+    return BadFileError(
+        f"{directory} is a directory, and a file would replace it with all that is in it",
+        hint="name a file that is in it, or remove it first",
+    )
 
 
 def shares_blocks(new: int, old: int) -> bool:

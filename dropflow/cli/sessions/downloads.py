@@ -9,6 +9,7 @@ them gives up and needs again around each of the system calls for a small file, 
 import errno
 import os
 import queue
+import secrets
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -271,6 +272,9 @@ class ResultDownload:
             if self._directory.has(file.path, file.result):
                 outcomes[file] = file.fetched(file.result.size, was_there=True)
                 self._count(1, file.result.size)
+            elif (refusal := self._directory.refusal(file.path, file.result)) is not None:
+                outcomes[file] = file.missed(refusal)
+                self._count(1, file.result.size)
             else:
                 by_node[file.result.node].append(file)
         batches = {
@@ -512,27 +516,30 @@ def download_archive(
         It cannot be written.
     """
     incomplete = target.with_name(f"{target.name}.incomplete")
+    part = target.with_name(f"{target.name}.{secrets.token_hex(4)}.incomplete")  # another command may write, too
     size = 0
     in_stores = tuple(result.name for result in client.results(session).in_stores)
     try:
         with transfer_progress(0, 0, quiet=quiet) as count:
             chunks = client.archive(session, ArchiveQuery(format=format_)).chunks
-            with incomplete.open("wb") as stream:
+            with part.open("xb") as stream:
                 try:
                     for chunk in chunks:
                         stream.write(chunk)
                         size += len(chunk)
                         count(0, len(chunk))
                 except LinkError as error:
+                    os.replace(part, incomplete)  # noqa: PTH105 - over a file that is there
                     raise LinkError(
                         f"the archive is not complete: {error}",
                         where=str(incomplete),
                         hint="MISSING.txt at its end names missing results, if the manager could write it; a fetch "
                         "into a directory gets the rest, and can be continued",
                     ) from error
-        os.replace(incomplete, target)  # noqa: PTH105 - over a file that is there
+        os.replace(part, target)  # noqa: PTH105 - as above
     except OSError as error:
-        with suppress(OSError):
-            incomplete.unlink(missing_ok=True)
         raise StorageError(f"the archive cannot be stored: {error.strerror}", where=str(target)) from error
+    finally:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
     return ArchiveReply(session=session, output=str(target), format=format_, bytes=size, in_stores=in_stores)

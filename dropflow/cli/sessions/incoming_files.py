@@ -18,7 +18,7 @@ from dropflow.api.contents_answer import UNFINISHED, ContentBegin
 from dropflow.api.drop_records import ResultInfo
 from dropflow.data.storage_errors import checksum_of, fingerprint
 from dropflow.errors import BadFileError, MissingDependencyError, StorageError
-from dropflow.files import content_digest, mark_made, private_directory, replace_directory
+from dropflow.files import content_digest, is_made, mark_made, private_directory, replace_directory, replaced_by_file
 
 _WORTH_KEEPING = 1 << 20
 """Bytes of a content from which on its beginning is kept when it breaks off."""
@@ -83,6 +83,12 @@ class ResultDirectory:
             return is_like_it and checksum_of(target) == result.checksum
         except OSError:
             return False
+
+    def refusal(self, path: PurePosixPath, result: ResultInfo) -> BadFileError | None:
+        """Return the error of a result that is a file, if a directory that dropflow did not make is at this path."""
+        target = f"{self.root}/{path}"
+        is_kept = not result.is_directory and os.path.isdir(target) and not os.path.islink(target)  # noqa: PTH112, PTH114
+        return replaced_by_file(target) if is_kept and not is_made(target) else None
 
     def digest(self, path: PurePosixPath, result: ResultInfo) -> str:
         """Return the digest of what is at this path, if the result has no checksum; else ""."""

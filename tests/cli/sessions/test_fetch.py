@@ -8,6 +8,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 from typing import Any
@@ -163,6 +164,26 @@ def test_results_are_fetched_into_one_file(ask: Command, manager: FakeManager, t
     else:
         with zipfile.ZipFile(tmp_path / "all.zip") as archive:
             assert set(archive.namelist()) == wanted
+
+
+def test_two_commands_fetch_one_archive(tmp_path: Path) -> None:
+    """Each of them writes a file of its own until it is whole."""
+    target = tmp_path / "all.tar"
+
+    def fetch(*chunks: Iterator[bytes]) -> None:
+        client: Any = SimpleNamespace(
+            results=lambda _: ResultList(results=()), archive=lambda *_: SimpleNamespace(chunks=chain(*chunks))
+        )
+        downloads.download_archive(client, "s", "tar", target, quiet=True)
+
+    def meanwhile() -> Iterator[bytes]:
+        fetch(iter([b"second"]))
+        assert target.read_bytes() == b"second"
+        yield b" half"
+
+    fetch(iter([b"first"]), meanwhile())
+
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"all.tar": b"first half"}
 
 
 def test_results_in_stores_are_named_beside_an_archive(ask: Command, manager: FakeManager) -> None:
@@ -385,6 +406,24 @@ def test_a_directory_of_the_user_is_not_lost(ask: Command, manager: FakeManager,
     fetched = downloads.FetchedFile(drop="d", node="n", path="p", size=1, kept="p.before-fetch")
     reply = downloads.FetchReply.of("s", "here", [fetched], ())
     assert "note: p was there before: its files are in p.before-fetch" in [*reply.lines()]
+
+
+def test_a_file_that_would_replace_a_directory_is_not_requested(
+    ask: Command, manager: FakeManager, tmp_path: Path
+) -> None:
+    """It is refused before its bytes are transferred."""
+    first, *others = manager.results("finished").results
+    (tmp_path / "here" / first.path).mkdir(parents=True)
+    asked: list[int] = []
+    contents = manager.contents
+
+    def record(session: str, request: ContentsRequest) -> Download:
+        asked.extend(one.row for one in request.wanted)
+        return contents(session, request)
+
+    manager.contents = record  # type: ignore[method-assign]
+    assert ask("fetch", "finished", "-o", "here").status == 1
+    assert sorted(asked) == sorted(result.drop for result in others)
 
 
 def test_a_directory_comes_back_if_nothing_takes_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
