@@ -14,7 +14,7 @@ bare word              ``'it'"'"'s $5'``
 ``$'...'``             ``it\'s $5``
 ```...```              as the place inside, with one more layer of backslashes
 ``$((...))``           refused unless it is a number or a name
-``"${v:-...}"``        refused: bash does not accept a single quote there
+``"${v:-...}"``        refused: bash does not accept a single quote there, nor ``&`` and ``~`` in ``"${v/.../...}"``
 comment                not replaced
 =====================  ===========================================================================
 
@@ -30,6 +30,7 @@ from dropflow.errors import AppError
 
 _HEREDOC = re.compile(r"<<(-?)[ \t]*(\\?[\w.+-]+|'[^'\n]*'|\"[^\"\n]*\")")
 _VARIABLE = re.compile(r"\$(?:(DLG_\w+)|\{(DLG_\w+)\})")
+_SUBSTITUTION = re.compile(r"\$\{!?\w+(?:\[[^]]*\])?/")
 _PLAIN = re.compile(r"[\w./+-]*")
 _WORD_START = frozenset(" \t\n;&|(")
 _LITERAL = frozenset({"single", "ansi", "heredoc_literal"})
@@ -82,6 +83,8 @@ class QuotedPlaceholder:
     layers: int = 0
     end_line: str = ""
     """The line that ends the here-document around it."""
+    strips_tabs: bool = False
+    """Whether bash removes tabs at the begin of the lines of that here-document."""
 
 
 def substitute(command: str, pattern: re.Pattern[str], value: Callable[[re.Match[str]], Replacement | None]) -> str:
@@ -121,21 +124,7 @@ def quote(word: str, placeholder: QuotedPlaceholder, *, variables: bool = False)
         It cannot be quoted: it has a null byte or the end of the here-document, or is not a number or name in
         arithmetic.
     """
-    name = placeholder.match[0]
-    if "\0" in word:
-        raise AppError(f"the value of {name} has a null byte, which a command cannot have")
-    if placeholder.end_line and placeholder.end_line in [line.lstrip("\t") for line in word.splitlines()]:
-        raise AppError(f"the value of {name} holds the line {placeholder.end_line!r} that ends the here-document")
-    if placeholder.kind == "expansion" and set(word) & {"'", "}"}:
-        raise AppError(
-            f'the value of {name} is {word[:40]!r}; bash does not accept a quote or brace inside "${{...}}"',
-            hint="assign the value to a shell variable first",
-        )
-    if placeholder.kind == "arithmetic" and not _PLAIN.fullmatch(word):
-        raise AppError(
-            f"the value of {name} is {word[:40]!r}, which cannot be used in an arithmetic expression",
-            hint="only a number or a name can",
-        )
+    _refuse(word, placeholder)
     parts = _VARIABLE.split(word) if variables else [word]
     quoted = ""
     for start in range(0, len(parts), 3):
@@ -147,6 +136,34 @@ def quote(word: str, placeholder: QuotedPlaceholder, *, variables: bool = False)
     for _ in range(placeholder.layers):
         quoted = re.sub(r"([\\`$])", r"\\\1", quoted)
     return quoted
+
+
+def _refuse(word: str, placeholder: QuotedPlaceholder) -> None:
+    """Raise if a value cannot stand at a place."""
+    name = placeholder.match[0]
+    if "\0" in word:
+        raise AppError(f"the value of {name} has a null byte, which a command cannot have")
+    if placeholder.end_line and placeholder.end_line in [line.lstrip("\t") for line in word.splitlines()]:
+        raise AppError(f"the value of {name} holds the line {placeholder.end_line!r} that ends the here-document")
+    before = placeholder.match.string[: placeholder.match.start()]
+    line = before.rpartition("\n")[2]
+    if placeholder.strips_tabs and "\n\t" in "\n" + line.lstrip("\t") + word:
+        raise AppError(
+            f"the value of {name} has a line that begins with a tab, which bash removes in this here-document",
+            hint="write << instead of <<-",
+        )
+    is_substitution = _SUBSTITUTION.match(before, max(0, before.rfind("${")))
+    refused = "'}&~" if is_substitution else "'}"  # there, & is the text that was found, and ~ the home directory
+    if placeholder.kind == "expansion" and set(word) & set(refused):
+        raise AppError(
+            f'the value of {name} is {word[:40]!r}; bash does not accept {" or ".join(refused)} inside "${{...}}"',
+            hint="assign the value to a shell variable first",
+        )
+    if placeholder.kind == "arithmetic" and not _PLAIN.fullmatch(word):
+        raise AppError(
+            f"the value of {name} is {word[:40]!r}, which cannot be used in an arithmetic expression",
+            hint="only a number or a name can",
+        )
 
 
 def _literal(text: str, kind: str) -> str:
@@ -192,7 +209,7 @@ class _Scanner:
         self.position = 0
         self.open = ["bare"]
         self.pending: list[tuple[str, bool, bool]] = []  # here-documents that begin on the next line
-        self.document: tuple[int, str] | None = None  # where the current here-document ends, and its last line
+        self.document: tuple[int, str, bool] | None = None  # where the here-document ends, its last line, if tabs go
 
     def scan(self) -> Iterator[QuotedPlaceholder]:
         while self.position < len(self.text):
@@ -215,7 +232,8 @@ class _Scanner:
             kind = "arithmetic"
         elif kind == "double" and self.open[-1] == "brace":
             kind = "expansion"
-        return QuotedPlaceholder(match, kind, self.open.count("backtick"), self.document[1] if self.document else "")
+        _, end_line, tabs = self.document or (0, "", False)
+        return QuotedPlaceholder(match, kind, self.open.count("backtick"), end_line, tabs)
 
     def step(self) -> None:
         """Move over one character or operator that is not a placeholder."""
@@ -347,7 +365,7 @@ class _Scanner:
             if (line.lstrip("\t") if tabs else line).rstrip("\n") == last:
                 break
             end += len(line)
-        self.document = (end, last)
+        self.document = (end, last, tabs)
         self.open.append("heredoc_literal" if literal else "heredoc")
 
     def close_document(self) -> None:

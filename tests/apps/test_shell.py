@@ -513,6 +513,20 @@ def test_variables_of_the_session_still_work_in_fields(command: str) -> None:
     assert done.stdout.rstrip("\n") == "r t/$HOME/r t"
 
 
+@pytest.mark.parametrize(
+    ("command", "value"),
+    [
+        ("cat <<-END\n\ta {x}\n\tEND\n", "\tb\nc"),
+        ("cat <<END\na {x}\nEND\n", "\tb\n\tc"),
+        ('printf "a %s" "${V:-{x}}"', "~&"),
+        ('V=q; printf "a %s" "${V/q/{x}}"', "b/\\"),
+    ],
+)
+def test_values_stay_where_bash_keeps_them(command: str, value: str) -> None:
+    """A tab within a line of a here-document, and signs that only substitutions replace."""
+    assert shell_quote_run(command, value).rstrip("\n") == f"a {value}"
+
+
 def test_arithmetic_takes_numbers_only() -> None:
     """Bash evaluates arithmetic expressions, so only plain values are accepted in them."""
     assert shell_quote_run("echo $(( {x} * 2 ))", "21") == "42\n"
@@ -526,7 +540,11 @@ def test_arithmetic_takes_numbers_only() -> None:
         ("echo {x}", "a\0b", "null byte"),
         ("cat <<END\n{x}\nEND\n", "a\nEND\necho run", "ends the here-document"),
         ("cat <<-END\n{x}\nEND\n", "a\n\tEND\necho run", "ends the here-document"),
+        ("cat <<-END\na {x}\nEND\n", "b\n\tc", "a line that begins with a tab"),
+        ("cat <<-END\n\t{x}\nEND\n", "\tb", "a line that begins with a tab"),
         ('echo "${V:-{x}}"', "it's", "assign the value"),
+        ('echo "${V/q/{x}}"', "a&b", "assign the value"),
+        ('echo "${V[0]//q/{x}}"', "~", "assign the value"),
     ],
 )
 def test_values_that_cannot_be_quoted_are_refused(command: str, value: str, text: str) -> None:
