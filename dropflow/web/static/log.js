@@ -29,6 +29,7 @@ const { api, page, ends } = list.dataset;
 let groups = [{ cursor: list.dataset.older, lines: [...list.children] }];
 let newer = list.dataset.newer;
 let isLive = list.dataset.live === "yes";
+let isGone = false;
 let running = new AbortController();
 
 function filters() {
@@ -47,7 +48,8 @@ async function ask(fields, signal) {
     if (!signal.aborted) tell("lost");
     return null;
   }
-  if (answer.status === 404) tell("gone");
+  isGone = answer.status === 404;
+  if (isGone) tell("gone");
   else if (answer.status === 401) tell("locked");
   else if (!answer.ok) tell("lost");
   const found = answer.ok ? await answer.json().catch(() => null) : null;
@@ -136,7 +138,7 @@ async function restart() {
   if (signal.aborted) return;
   list.removeAttribute("aria-busy");
   if (!found) {
-    typing = setTimeout(restart, AGAIN); // what is shown are the lines of other filters
+    if (!isGone) typing = setTimeout(restart, AGAIN); // what is shown are the lines of other filters
     return;
   }
   const lines = found.lines.map(lineOf);
@@ -197,7 +199,7 @@ function scrollToEnd() {
 /** Ask for new lines until the session is over, the page is hidden, or `signal` is set. */
 async function keepUp(signal) {
   let seconds = 0;
-  while (isLive && !document.hidden && !signal.aborted) {
+  while (isLive && !isGone && !document.hidden && !signal.aborted) {
     const found = await ask({ limit: MORE, after: newer || "-:-1", seconds }, signal);
     if (signal.aborted) return;
     if (!found) {

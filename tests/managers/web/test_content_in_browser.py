@@ -254,6 +254,28 @@ def test_a_search_of_the_log_survives_an_outage_and_another_tab(serve: Any, look
     expect(page.get_by_text("No line matches.")).to_be_visible()
 
 
+def test_the_log_of_a_deleted_session_is_not_asked_for_again(serve: Any, look: Any) -> None:
+    """The page has what it has, and tells that the session was deleted, also after a search."""
+    window = look(serve(manager_with_sessions()))
+    window.allow_console_messages("404 (Not Found)")
+    page, asked = window.page, list[str]()
+
+    def refuse(route: Any) -> None:
+        asked.append(route.request.url)
+        route.fulfill(status=404, json={})
+
+    page.clock.install()
+    page.route("**/api/v1/sessions/running/log?*", refuse)
+    page.goto("/sessions/running/log")
+    for count in (1, 2):
+        expect(page.locator("#live")).to_have_text("this was deleted")
+        page.clock.run_for(10_000)
+        assert len(asked) == count
+        page.get_by_label("Level").select_option("WARNING")
+        page.clock.run_for(1_000)
+        expect(page.locator("#lines")).not_to_have_attribute("aria-busy", "true")
+
+
 def test_results_are_downloaded_as_one_file(serve: Any, look: Any, tmp_path: Path) -> None:
     """By a button, also those with a text only. If something is missing, the browser calls the download failed."""
     manager = manager_with_sessions()
