@@ -29,8 +29,8 @@ from dropflow.ids import safe_name
 _LOOPBACK = "127.0.0.1"
 _LOOPBACK_NAMES = (_LOOPBACK, "localhost", "::1")
 """Other addresses of loopback, such as 127.0.0.2, are distinct addresses."""
-_SLACK = 2.0
-"""Seconds by which psutil's start times of one process may differ."""
+_SLACK = 0.1
+"""Seconds by which the start times of one process may differ, as they are rounded."""
 
 
 def default_root(name: str) -> Path:
@@ -81,7 +81,7 @@ class ManagerRecord(msgspec.Struct, frozen=True, kw_only=True):
     everywhere : bool
         Whether it listens on all addresses, so that loopback reaches it too.
     process : int
-        Process id; the time `started` (seconds since the epoch) distinguishes it from a later process of the same id.
+        Process id; the uptime of the host when it `started` distinguishes it from others of that id.
     group : str
         Name of the managers that were started together (``dropflow up``); empty for those started alone.
     """
@@ -108,17 +108,14 @@ def write_record(url: str, *, role: str, name: str, token: str | None, everywher
     StorageError
         It cannot be written.
     """
-    import psutil  # see `_is_running`
-
-    own = psutil.Process()
     record = ManagerRecord(
         url=url,
         role=role,
         name=name,
         token=token,
         host=socket.gethostname(),
-        process=own.pid,
-        started=own.create_time(),
+        process=os.getpid(),
+        started=_uptime_at_start(os.getpid()),
         everywhere=everywhere,
         group=group,
     )
@@ -170,11 +167,18 @@ def _read(path: Path) -> ManagerRecord | None:
         return None  # a file that other users can read or write is ignored
 
 
-def _is_running(record: ManagerRecord) -> bool:
+def _uptime_at_start(process: int) -> float:
+    """Return the uptime of the host when a process began, in seconds. It stays the same if the clock is set."""
     import psutil  # 25 ms for each client command, which mostly finds no record
 
+    return psutil.Process(process).create_time() - psutil.boot_time()
+
+
+def _is_running(record: ManagerRecord) -> bool:
+    import psutil  # as above
+
     try:
-        return abs(psutil.Process(record.process).create_time() - record.started) < _SLACK
+        return abs(_uptime_at_start(record.process) - record.started) < _SLACK
     except psutil.Error:
         return False
 

@@ -124,12 +124,22 @@ def test_hosts_can_share_a_home_directory() -> None:
 
 
 def test_a_record_identifies_the_process() -> None:
-    """It has the process id, the start time and the host."""
+    """It has the process id, the uptime at its start, and the host."""
     start("http://127.0.0.1:8000")
     (record,) = records_here()
 
     assert (record.process, record.host) == (os.getpid(), socket.gethostname())
-    assert record.started == psutil.Process().create_time()
+    assert record.started == psutil.Process().create_time() - psutil.boot_time()
+
+
+def test_a_manager_is_found_after_the_clock_was_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The times of its process and of the start of the host change together."""
+    start("http://127.0.0.1:8000")
+    created, boot = psutil.Process().create_time(), psutil.boot_time()
+    monkeypatch.setattr(psutil.Process, "create_time", lambda _: created + 3600)
+    monkeypatch.setattr(psutil, "boot_time", lambda: boot + 3600)
+
+    assert [record.process for record in records_here()] == [os.getpid()]
 
 
 # The manager that options name, and its credentials.
