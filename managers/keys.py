@@ -14,10 +14,12 @@ the cluster key, so that all managers accept it at once. Files beside the cluste
 users may run.
 """
 
+import fcntl
 import hashlib
 import os
 import re
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -213,13 +215,20 @@ def revoke(path: Path, name: str, until: int) -> None:
         The file cannot be read or replaced.
     """
     user_field(name, until)
-    revoked = read_revoked(path)
-    revoked[name] = max(until, revoked.get(name, 0))
-    lines = "".join(f"{user} {seconds}\n" for user, seconds in sorted(revoked.items()))
+    directory = -1
     try:
+        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(directory, fcntl.LOCK_EX)  # another command may revoke another user
+        revoked = read_revoked(path)
+        revoked[name] = max(until, revoked.get(name, 0))
+        lines = "".join(f"{user} {seconds}\n" for user, seconds in sorted(revoked.items()))
         replace_file(path, f"{_REVOKED_HEADER}{lines}".encode("ascii"))
     except OSError as error:
         raise StorageError(f"the revoked users cannot be stored: {error.strerror}", where=str(path)) from error
+    finally:
+        if directory >= 0:
+            os.close(directory)
 
 
 def _read(path: Path) -> bytes:

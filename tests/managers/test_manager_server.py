@@ -1,5 +1,6 @@
 """The server of a manager: its routes, access, and addresses; and the cluster key on disk."""
 
+import fcntl
 import http.client
 import json
 import os
@@ -611,6 +612,28 @@ def test_revoking_keeps_what_was_revoked(keys_path: Path) -> None:
     with pytest.raises(BadFileError, match="line 1 is not a revoked user"):
         revoke(path, "carol", 9)
     assert path.read_text() == "?\n"
+
+
+def test_two_commands_revoke_users_one_after_the_other(keys_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is locked from its reading to its replacement, so that neither user is forgotten."""
+    create(keys_path)
+    path = UserFiles.beside(keys_path).revoked
+    is_locked: list[bool] = []
+
+    def read(where: Path) -> dict[str, int]:
+        directory = os.open(where.parent, os.O_RDONLY)
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            is_locked.append(True)
+        finally:
+            os.close(directory)
+        return read_revoked(where)
+
+    monkeypatch.setattr("managers.keys.read_revoked", read)
+    revoke(path, "alice", 5)
+
+    assert is_locked == [True]
 
 
 def test_the_secret_is_not_shown(keys_path: Path) -> None:
