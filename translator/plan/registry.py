@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from dropflow.errors import UsageError, install_hint
+from dropflow.errors import UsageError, WorldError, install_hint
 from dropflow.failure import Problem, refuse_errors
 from dropflow.formatting import few, plural
 from dropflow.graph.notes import note_planning, note_processors
@@ -369,7 +369,7 @@ def _planned(graph: PhysicalGraph, options: PartitionOptions, machines: Machines
     begun = time.perf_counter()
     try:
         made = plan(graph, options, machines)
-    except UsageError as error:
+    except (UsageError, WorldError) as error:
         return ComparedPlan(options.algorithm, None, problem=error.text)
     seconds = time.perf_counter() - begun
     verdict = judge(made.graph, machines_for(graph, options, machines), imbalance=promised_imbalance(options))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dropflow.errors import BadGraphError
+from dropflow.errors import BadGraphError, WorkerDiedError
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.notes import processors_of
 from dropflow.graph.physical import PhysicalGraph
@@ -19,6 +19,7 @@ from tests.nightly import nightly
 from tests.translator.plan.drawn_plans import work_graphs
 from translator.options import PartitionOptions
 from translator.pipeline import translate
+from translator.plan import registry
 from translator.plan.heft import priorities, upward_ranks
 from translator.plan.judge import simulate
 from translator.plan.kahypar import has_kahypar
@@ -29,6 +30,7 @@ from translator.plan.refine import limits_for, refined
 from translator.plan.registry import (
     ALGORITHMS,
     check_partition,
+    compared,
     machines_for,
     partition,
     plan,
@@ -186,6 +188,19 @@ def test_empty_parts_get_what_costs_least() -> None:
 
     assert set(after.tolist()) == set(range(13))
     assert moved == 1.0
+
+
+def test_a_partitioner_that_ends_early_has_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plans of the others are compared."""
+
+    def die(*_: object) -> None:
+        raise WorkerDiedError("it ended with exit status -9")
+
+    monkeypatch.setattr(registry, "ALGORITHMS", {**registry.ALGORITHMS, "metis": die})
+    found = {made.algorithm: made for made in compared(scatter(4), PartitionOptions(parts=2), tried=["metis", "heft"])}
+
+    assert found["metis"].problem == "it ended with exit status -9"
+    assert found["heft"].verdict is not None
 
 
 @pytest.mark.slow
