@@ -271,7 +271,7 @@ def _is_json(content: memoryview) -> bool:
 def remove_uncommitted(workspace: Workspace, settled: Collection[str] = ()) -> None:
     """Remove ``tmp`` of a session, and the parts elsewhere that its register names, but for the `settled` ones."""
     try:
-        noted = workspace.outside.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        noted = workspace.outside.read_text(encoding="utf-8", errors="surrogateescape").split("\n")
     except OSError:
         noted = []
     # A crash can cut a line short: it must not name something else.

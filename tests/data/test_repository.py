@@ -87,6 +87,17 @@ def test_a_commit_to_an_absolute_path_leaves_no_other_file(
     assert _names(tmp_path / "far") == ["x"]
 
 
+def test_unfinished_contents_are_removed_in_any_directory(
+    repository: LocalRepository, node: Node, slot: Slots, tmp_path: Path
+) -> None:
+    """Also if its name has characters that separate lines for Python, but not for the list of these contents."""
+    part = store_for(node(FILE, filepath=str(tmp_path / "far\u2028away\x0c/x"))).part(slot())
+    Path(part.path()).write_bytes(b"half a content")
+    repository.close()
+
+    assert _names(tmp_path / "far\u2028away\x0c") == []
+
+
 def test_closing_removes_unfinished_contents_beside_absolute_targets(
     repository: LocalRepository, node: Node, slot: Slots, tmp_path: Path
 ) -> None:
