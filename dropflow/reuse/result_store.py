@@ -613,7 +613,8 @@ class ResultStore:
         stamp = self.directory / "pruned"
         with suppress(OSError, DropflowError):
             is_new = not stamp.exists()
-            if not is_new and stamp.stat().st_mtime > SystemClock().now() - _GRACE_SECONDS:
+            # If the clock was set back, the stamp may be in the future.
+            if not is_new and abs(SystemClock().now() - stamp.stat().st_mtime) < _GRACE_SECONDS:
                 return
             with open(stamp, "wb", opener=private_opener):
                 pass

@@ -1,5 +1,6 @@
 """The digests of contents, and what the store gives back."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,16 @@ def test_other_links_count_by_their_names(folder: Path, link: str) -> None:
     before = _digest(folder)
     (folder.parent / "outside").write_text("2")
     assert _digest(folder) == before
+
+
+def test_a_store_is_pruned_after_the_clock_was_set_back(tmp_path: Path) -> None:
+    """The time of the last removal is far in the future then, and does not count."""
+    store = ResultStore(tmp_path)
+    stamp = tmp_path / "pruned"
+    stamp.touch()
+    os.utime(stamp, (2**32, 2**32))
+    store.prune_if_due()
+    assert stamp.stat().st_mtime < 2**32
 
 
 def _mode(path: Path) -> int:
