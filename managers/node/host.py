@@ -282,7 +282,11 @@ class SessionHost:
 
     def _withdraw(self, action: WithdrawSession) -> None:
         def job() -> Removed:
-            action.hosted.withdraw()
+            try:
+                action.hosted.withdraw()
+            except Exception as error:  # noqa: BLE001 - calls wait until it is withdrawn
+                context = {"session": action.session}
+                _log.warning("files of session %s were not removed: %s", action.session, error, extra=context)
             return Removed(action.session, action.epoch)
 
         self._owner.work(job)

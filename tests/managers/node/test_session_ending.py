@@ -1,6 +1,7 @@
 """One thing at a time works in a session, and ends it: the machine of a node, with a model of a session's thread."""
 
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from dropflow.api.requests import CancelRequest
-from dropflow.errors import BadFileError
+from dropflow.errors import BadFileError, StorageError
 from dropflow.states import SessionState
 from managers.deployment import Deployment, Place
 from managers.links import ReceivedMessage
@@ -51,10 +52,11 @@ from managers.node.decisions.events import (
     Removed,
     RemoveSession,
     StartSession,
+    WithdrawSession,
 )
 from managers.node.decisions.machine import NodeMachine
 from managers.node.decisions.sessions import Phase, SessionTable
-from managers.node.host import LinkHandlers
+from managers.node.host import LinkHandlers, SessionHost
 from managers.node.hosted_session import HostedSession
 from managers.recovery.records import MemberReport, View, ViewDecision
 from managers.recovery.vote import SendToPeer
@@ -478,3 +480,18 @@ def test_events_of_another_deployment_are_not_passed_on(epoch: int, *, is_passed
     handlers.on_message(cast(ReceivedMessage, SimpleNamespace(message=message, peer="b")))
 
     assert passed == ([("b", message)] if is_passed else [])
+
+
+def test_a_session_whose_files_cannot_be_removed_is_withdrawn(tmp_path: Path) -> None:
+    """The machine of the node hears of it, so that no call waits for it forever."""
+    jobs: list[Any] = []
+    parts: Any = SimpleNamespace(links=None, work=jobs.append)
+    host = SessionHost("n", SessionTable({}), directory=tmp_path, owner=parts, resources=parts)
+
+    def withdraw() -> None:
+        raise StorageError("the disk is read-only")
+
+    hosted: Any = SimpleNamespace(withdraw=withdraw)
+    host.effects()[WithdrawSession](WithdrawSession("s", 1, hosted))
+
+    assert jobs[0]() == Removed("s", 1)
