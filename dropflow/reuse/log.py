@@ -3,10 +3,11 @@
 Worker processes append a line of JSON each, so it is read up to the last whole line. The last line of a drop counts.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from time import localtime, strftime
 from typing import TYPE_CHECKING, Self
 
@@ -84,6 +85,31 @@ class ReuseLog:
                 stream.write(text)
 
 
+class TakenCount:
+    """Counts the applications of a running session whose results were taken. Thread-safe.
+
+    Each count reads the lines that were added since the one before it: a session has up to one for each application.
+    """
+
+    def __init__(self, directory: str | Path) -> None:
+        self._path = Path(directory) / REUSE_LOG
+        self._lock = Lock()
+        self._size = 0
+        self._taken: set[int] = set()
+
+    def read(self) -> int:
+        """Return the count."""
+        with self._lock, suppress(OSError):
+            if self._path.stat().st_size > self._size:
+                with self._path.open("rb") as stream:
+                    stream.seek(self._size)
+                    text = stream.read()
+                self._size += text.rfind(b"\n") + 1
+                for result in _decoded(text):
+                    (self._taken.discard if result.has_run else self._taken.add)(result.drop)
+        return len(self._taken)
+
+
 def taken_results(directory: str | Path) -> Mapping[int, TakenResult]:
     """Return the applications of a session whose results were taken, by their row."""
     return {drop: taken for drop, taken in _all(directory).items() if not taken.has_run}
@@ -109,13 +135,9 @@ def _all(directory: str | Path) -> Mapping[int, TakenResult]:
 @lru_cache(maxsize=16)
 def _read(path: Path, size: int, _changed: int) -> Mapping[int, TakenResult]:
     with path.open("rb") as stream:
-        lines = stream.read(size).split(b"\n")[:-1]
+        text = stream.read(size)
     results: dict[int, TakenResult] = {}
-    for line in lines:
-        try:
-            result = msgspec.json.decode(line, type=TakenResult)
-        except ValueError:  # a full disk has cut a line short, and another process has gone on behind it
-            continue
+    for result in _decoded(text):
         reason = (
             results[result.drop].reason
             if result.has_run and not result.reason and result.drop in results
@@ -123,6 +145,13 @@ def _read(path: Path, size: int, _changed: int) -> Mapping[int, TakenResult]:
         )
         results[result.drop] = msgspec.structs.replace(result, reason=reason)
     return results
+
+
+def _decoded(text: bytes) -> Iterator[TakenResult]:
+    """Yield the results in whole lines."""
+    for line in text.split(b"\n")[:-1]:
+        with suppress(ValueError):  # a full disk has cut a line short, and another process has gone on behind it
+            yield msgspec.json.decode(line, type=TakenResult)
 
 
 def reuse_origin(graph: PhysicalGraph, directory: str | Path, drop: int) -> str:

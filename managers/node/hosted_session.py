@@ -28,7 +28,7 @@ from dropflow.formatting import format_time
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import Slice
 from dropflow.graph.templates import ranks_per_node
-from dropflow.reuse.log import taken_results
+from dropflow.reuse.log import TakenCount
 from dropflow.sessions import summaries
 from dropflow.states import DropState, SessionState
 from dropflow.times.octets import NodeReceipts
@@ -167,6 +167,7 @@ class HostedSession:
         self._clock = clock = resources.clock
         self._report = report
         self._progress = ProgressLog(clock, self._on_progress)
+        self._taken = TakenCount(directory.path)
         self._cancelled = ""
         self._own_failure: Failure | None = None
         refuse_errors(_unusable(piece), name=piece.graph.name)
@@ -554,7 +555,7 @@ class HostedSession:
 
     def _reused(self) -> int:
         """Return how many applications here have taken the results of earlier runs."""
-        return len(taken_results(self.directory.path)) if self.deployment.reuse else 0
+        return self._taken.read() if self.deployment.reuse else 0
 
     def _fields(self, progress: Progress, statistics: Statistics, running: Sequence[int]) -> dict[str, Any]:
         now = self._clock.monotonic()

@@ -24,11 +24,11 @@ from dropflow.errors import StorageError
 from dropflow.execution.executor_spec import KeyPart
 from dropflow.files import REUSE_LOG
 from dropflow.graph.codec import load
-from dropflow.reuse import code, plan
+from dropflow.reuse import code, log, plan
 from dropflow.reuse.attempt import differences
 from dropflow.reuse.code import CodeReader
 from dropflow.reuse.keys import node_keys
-from dropflow.reuse.log import reuse_lines, taken_results
+from dropflow.reuse.log import TakenCount, reuse_lines, taken_results
 from dropflow.reuse.result_store import ResultStore
 from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
@@ -378,6 +378,22 @@ def test_a_directory_with_a_name_that_is_not_utf_8_is_not_stored(tmp_path: Path)
     graph = draw(tmp_path / "names.graph", nodes, "given > Copy > made")
     found = dropflow.run(graph, directory=tmp_path / "run", runner="inline", reuse=True, check=True)
     assert found.ok, found.failures
+
+
+def test_a_count_of_taken_results_reads_what_was_added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is that of the whole log, also if a line is not whole yet, or a result was computed after all."""
+    path, count = tmp_path / REUSE_LOG, TakenCount(tmp_path)
+    assert count.read() == 0
+    path.write_bytes(b'{"drop":1}\n{"drop":2}\n{"dr')
+    assert count.read() == 2 == len(taken_results(tmp_path))
+    read: list[bytes] = []
+    decoded = log._decoded
+    monkeypatch.setattr(log, "_decoded", lambda text: (read.append(text), decoded(text))[1])
+    with path.open("ab") as stream:
+        stream.write(b'op":3}\n{"drop":1,"has_run":true}\n')
+    assert [count.read(), count.read()] == [2, 2]
+    assert read == [b'{"drop":3}\n{"drop":1,"has_run":true}\n']
+    assert len(taken_results(tmp_path)) == 2
 
 
 def test_a_line_that_was_cut_short_does_not_hide_the_others(tmp_path: Path) -> None:
