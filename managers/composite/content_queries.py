@@ -33,7 +33,15 @@ from dropflow.web.times import SessionTimes
 from managers.composite.children import ChildView
 from managers.composite.log_merging import MERGES, KnownCauses, sorted_rows
 from managers.composite.machine import CompositeMachine, Gathered
-from managers.composite.merging import ended_detail, known_detail, known_ends, lost_nodes, merge_failures, row_ranges
+from managers.composite.merging import (
+    ended_detail,
+    known_detail,
+    known_ends,
+    lost_nodes,
+    merge_failures,
+    row_ranges,
+    unrecorded_nodes,
+)
 from managers.composite.routines import SECONDS, Replies
 from managers.owner_thread import Owner
 
@@ -207,9 +215,10 @@ class ContentQueries(SessionTimes):
             return self.results(session, EVERY_RESULT).chosen(query)  # it may be a copy of an unlisted result
         below = [name for _, answer in gathered.replies.values for name in answer.missing]
         refused = [view.name for view, _ in gathered.replies.refusals]
+        unrecorded = unrecorded_nodes(self._owner.call(self._machine.parts, session))
         return ResultList(
             results=without_needless_copies(results),
-            missing=tuple(sorted({*below, *refused, *gathered.missing, *gathered.lacking})),
+            missing=tuple(sorted({*below, *refused, *unrecorded, *gathered.missing, *gathered.lacking})),
             more=sum(answer.more for _, answer in gathered.replies.values),
             more_size=sum(answer.more_size for _, answer in gathered.replies.values),
             in_stores=tuple(result for _, answer in gathered.replies.values for result in answer.in_stores),

@@ -15,6 +15,7 @@ import msgspec
 from dropflow.api.drop_records import DropQuery
 from dropflow.api.session_records import FailureInfo, LogicalNodeInfo, PartEnd, SessionDetail, SessionInfo
 from dropflow.errors import LinkError
+from dropflow.formatting import plural
 from dropflow.graph.drop_counts import add_counts, cancel, give_up
 from dropflow.states import UNKNOWN, DropState, SessionState, is_over
 from managers.recovery.records import CAN_RESUME
@@ -25,6 +26,7 @@ SHOWN_FAILURES = 100
 _COMPLETE_ENDS = (SessionState.FINISHED.name, SessionState.CANCELLED.name)
 """Ends that are only known when the state of every drop is known; one failure is enough for FAILED."""
 
+_FAILED = SessionState.FAILED.name
 _AT_REST: Mapping[str, Any] = {"running": 0, "queued": 0, "ready": 0, "rate": 0.0, "remaining": None, "unknown": ()}
 """The fields of a part that has ended."""
 
@@ -214,7 +216,7 @@ def _known_details(
     reported = lost_nodes(failure for part in parts for failure in part.detail.failures)
     return [
         ended_detail(part, known) or known_detail(part, reported)
-        if stays_over or not part.is_answering
+        if stays_over or part.detail.is_over or not part.is_answering
         else part.detail
         for part in parts
     ]
@@ -416,19 +418,28 @@ def known_detail(part: SessionPart, reported: frozenset[str]) -> SessionDetail:
 
 
 def ended_detail(part: SessionPart, ends: KnownEnds) -> SessionDetail | None:
-    """Return the report of a part that was not over when its nodes answered last, if others know how it has ended."""
+    """Return the report of a part that was not over when its nodes answered last, if others know how it has ended.
+
+    Also if it FAILED only because a full disk has lost its record: the end that the nodes have agreed on counts.
+    """
     detail = part.detail
-    if detail.is_over:
-        return None
     # Nodes without an end were members of earlier views only: others have taken over their drops.
     own = [ends.by_node[node] for node in detail.nodes if node in ends.by_node] if ends.is_agreed else []
+    status = _status([end.status for end in own]) if own else ""
+    is_unrecorded = detail.status == _FAILED and status not in ("", _FAILED)
+    if detail.is_over and not is_unrecorded:
+        return None
     if not own:
         return _cancelled(detail) if _is_cancelled(detail.members, ends.by_node) else None
     drops = sum(end.counts.total for end in own)
+    completed = sum(end.counts.completed for end in own) - detail.counts.completed
+    lost = f"{part.child} has no record of {plural(completed, 'completed drop')} any more: {detail.text}"
     return msgspec.structs.replace(
         detail,
         **_AT_REST,
-        status=_status([end.status for end in own]),
+        status=status,
+        failures=tuple(failure for failure in detail.failures if failure.drop or not is_unrecorded),
+        notes=(*detail.notes, lost) if is_unrecorded else detail.notes,
         drops=drops,
         settled=drops,
         counts=add_counts(end.counts for end in own),
@@ -437,6 +448,13 @@ def ended_detail(part: SessionPart, ends: KnownEnds) -> SessionDetail | None:
         text="",
         silent_children=(),
     )
+
+
+def unrecorded_nodes(parts: Sequence[SessionPart]) -> tuple[str, ...]:
+    """Return the nodes that have lost the record of how their part ended, and so contents of its drops."""
+    ends = known_ends(parts)
+    lost = [part for part in parts if part.detail.is_over and ended_detail(part, ends) is not None]
+    return tuple(node for part in lost for node in part.detail.nodes)
 
 
 def _given_up(part: SessionPart, reported: frozenset[str]) -> SessionDetail:

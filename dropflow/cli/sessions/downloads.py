@@ -173,7 +173,7 @@ class FetchReply(msgspec.Struct, frozen=True, kw_only=True):
             yield f"error {cut_off[0].code}: {cut_off[0].text}"
             count = plural(len(cut_off), "result")
             yield f"missing: {count}, because the connection to the manager broke{_sizes(cut_off)}"
-        yield from (f"missing: the results on node {node}, which did not answer" for node in self.silent)
+        yield from (f"missing: results on node {node}, which did not answer or has lost them" for node in self.silent)
         if not self.ok:
             yield f"to fetch missing results: {shell_command('fetch', self.session)} again, with the same -o"
 

@@ -90,7 +90,7 @@ def test_missing_results_are_listed(ask: Command, manager: FakeManager, tmp_path
     assert [(one["drop"], one["code"]) for one in answer.json["missing"]] == [(lost.oid, "DF121")]
     assert (answer.json["fetched"], answer.json["missed"], answer.json["silent"]) == (len(wanted) - 1, 1, ["far"])
     assert f"missing: {lost.path} of {lost.oid}" in text_answer.text
-    assert "node far, which did not answer" in text_answer.text
+    assert "node far, which did not answer or has lost them" in text_answer.text
     assert not (tmp_path / "here" / lost.path).exists()
 
 

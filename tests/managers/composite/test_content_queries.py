@@ -59,6 +59,16 @@ def test_unknown_sessions_and_drops_are_not_found(world: World) -> None:
         island.remove_child("http://nowhere:1")
 
 
+def test_results_are_missing_on_a_node_that_has_lost_its_record(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It answers, and does not list them."""
+    world.node("n1")
+    island = world.composite("n1")
+    island.submit(fan(4), SUBMIT)
+    assert island.results("s").missing == ()
+    monkeypatch.setattr("managers.composite.content_queries.unrecorded_nodes", lambda _: ("n1",))
+    assert island.results("s").missing == ("n1",)
+
+
 FILLED: dict[str, Callable[[int], Any]] = {
     "drops": partial(filled, DropPage),
     "failures": partial(filled, FailureList),

@@ -33,6 +33,7 @@ from managers.composite.merging import (
     merge_failures,
     merge_logical,
     row_ranges,
+    unrecorded_nodes,
 )
 from tests.execution.decisions.test_core_slices import BOOM, Cluster, Node, _chance
 from tests.managers.composite.filled_records import fields_with_defaults, filled
@@ -265,6 +266,43 @@ def test_a_session_that_is_over_is_not_taken_back_by_a_node_that_has_not_heard_i
     before = merge([SessionPart("n1", over), silent], version=2)
     assert before.status == "FINISHED"
     assert merge([SessionPart("n1", over), SessionPart("n2", late)], version=3, before=before).status == status
+
+
+def test_a_session_keeps_its_end_if_a_node_has_lost_its_record() -> None:
+    """A note counts the drops that no member knows, and the results of the node are missing."""
+    ends = tuple(
+        PartEnd(node=node, status="FINISHED", counts=DropCounts(completed=3), states={"COMPLETED": 3})
+        for node in _NODES[:2]
+    )
+    kept = SessionDetail(
+        session="s",
+        graph="g",
+        status="FINISHED",
+        nodes=("n1",),
+        members=_NODES[:2],
+        states={"COMPLETED": 3},
+        ends=ends,
+    )
+    loss = FailureInfo(drop="", name="n2", node="n2", code="DF203", kind="NodeLost", text="it ended", hint="", count=2)
+    lost = SessionDetail(
+        session="s",
+        graph="g",
+        status="FAILED",
+        nodes=("n2",),
+        drops=3,
+        settled=3,
+        counts=DropCounts(completed=1, cancelled=2),
+        text="it ended",
+        failures=(loss,),
+    )
+    parts = [SessionPart("n1", kept), SessionPart("n2", lost)]
+    merged = merge(parts, version=1)
+
+    assert (merged.status, merged.states, merged.failures) == ("FINISHED", {"COMPLETED": 6}, ())
+    assert merged.notes == ("n2 has no record of 2 completed drops any more: it ended",)
+    assert unrecorded_nodes(parts) == ("n2",)
+    alone = [SessionPart("n1", msgspec.structs.replace(kept, ends=())), parts[1]]
+    assert (merge(alone, version=1).status, unrecorded_nodes(alone)) == ("FAILED", ())
 
 
 def test_a_part_that_is_cancelling_is_not_over() -> None:
