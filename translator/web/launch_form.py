@@ -63,7 +63,7 @@ def launch_groups(
         FormField(name="algorithm", title="Algorithm", value=info.algorithm, choices=_ALGORITHMS),
         number(name="parts", title="Parts", value=str(info.parts), least=1),
         number(
-            name="imbalance", title="Imbalance, per cent", value=f"{info.imbalance:g}", least=0, most=1000, step="any"
+            name="imbalance", title="Imbalance, per cent", value=_number(info.imbalance), least=0, most=1000, step="any"
         ),
     )
     words = "When it runs, one part for each node that is alive"
@@ -84,8 +84,8 @@ def launch_groups(
 def _value_field(parameter: TemplateParameter, form: TemplateForm) -> FormField:
     """Return the field for a parameter. A number is asked for as a text if its value is an expression."""
     text, low, high = form.shown(parameter), parameter.minimum, parameter.maximum
-    limits = [f"from {low:g}" if high is None else f"{low:g} to {high:g}"] if low is not None else []
-    limits += [f"up to {high:g}"] if low is None and high is not None else []
+    limits = [f"from {_number(low)}" + ("" if high is None else f" to {_number(high)}")] if low is not None else []
+    limits += [f"up to {_number(high)}"] if low is None and high is not None else []
     used = f"used by {few(parameter.used_in, _MOST_USES)}"
     is_number = parameter.type in ("Integer", "Float") and _is_plain_number(text)
     return FormField(
@@ -106,6 +106,11 @@ def _value_field(parameter: TemplateParameter, form: TemplateForm) -> FormField:
         choices=parameter.options or (("true", "false") if parameter.type == "Boolean" else ()),
         is_required=parameter.value is None and bool(parameter.used_in) and not form.configurations,
     )
+
+
+def _number(value: float) -> str:
+    """Return a number with all its digits."""
+    return str(value).removesuffix(".0")
 
 
 def _is_plain_number(text: str) -> bool:
@@ -145,7 +150,7 @@ def _option_field(name: str, field: AnnotatedField, value: Any) -> FormField:
     return FormField(
         **named,
         kind="number",
-        value="" if is_optional and not value else f"{value:g}" if is_optional else str(value),
+        value="" if is_optional and not value else _number(value),
         least=field.meta.ge,
         most=field.meta.le,
         step="any" if is_optional else "",

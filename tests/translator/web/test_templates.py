@@ -200,6 +200,15 @@ def test_a_walltime_beyond_all_dates_is_shown_as_none() -> None:
         assert fields["until"] == ""
 
 
+def test_numbers_are_shown_with_all_their_digits() -> None:
+    """A form that is posted as it was shown changes nothing."""
+    options = SubmitOptions(protect=1234567.25, verify_reuse=0.123456789)
+    fields = {field.name: field.value for field in option_fields(options)}
+
+    assert (fields["protect"], fields["verify_reuse"]) == ("1234567.25", "0.123456789")
+    assert posted_submission(_form(options="yes", **fields), KNOWN, []) == options
+
+
 def test_other_ends_of_lines_are_no_other_value() -> None:
     """Code with those of Windows is not changed by posting it: browsers choose the ends of lines."""
     code = TemplateParameter(name="Show.func_code", value="def Show():\r\n    return 1\r")
