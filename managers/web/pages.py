@@ -265,7 +265,7 @@ def _details(manager: Manager, templates: PageTemplates) -> list[Route]:
             frame = templates.render("layout", manager=manager.info(), twin=_session_twin(name, query), **shown)
             return streamed_page(frame, page, call)
 
-        return _either(find_page, find, call.path["session"])[0]
+        return _either(find_page, find_page, find, call.path["session"])[0]
 
     def drop(call: Request) -> object:
         def find(name: str) -> DropView:
@@ -277,7 +277,7 @@ def _details(manager: Manager, templates: PageTemplates) -> list[Route]:
                 raise NotFoundError(f"there is no drop {name!r}")
             return view
 
-        view, is_twin = _either(find, find_whole, call.path["drop"])
+        view, is_twin = _either(find, find_whole, find_whole, call.path["drop"])
         return view if is_twin else page_response(_drop_page(templates, view), call)
 
     return [
@@ -358,9 +358,13 @@ def _page(
     return Route(method="GET", path=path, handler=handler, summary=summary, query=query, tag="pages")
 
 
-def _either(find: Callable[[str], _T], find_twin: Callable[[str], _U], name: str) -> tuple[_T | _U, bool]:
+def _either(
+    find: Callable[[str], _T], find_whole: Callable[[str], _T], find_twin: Callable[[str], _U], name: str
+) -> tuple[_T | _U, bool]:
     """Return the page or twin of a name, and whether it is the twin: names may themselves end in ``.json``."""
     if name.endswith(_TWIN):
+        with suppress(NotFoundError, AmbiguousError):
+            return find_whole(name), False
         with suppress(NotFoundError, AmbiguousError):
             return find_twin(name.removesuffix(_TWIN)), True
     return find(name), False

@@ -169,9 +169,10 @@ def test_each_page_has_its_record_as_json(serve: Any, path: str, kind: type, vie
 
 
 def test_the_name_of_a_session_may_end_in_json(serve: Any) -> None:
-    """Session x.json has its page at x.json and its JSON at x.json.json."""
+    """Session x.json has its page at x.json and its JSON at x.json.json, also beside a session x."""
     manager = FakeManager()
     manager.add(fan(4), "x.json")
+    manager.add(fan(4), "x")
     url = serve(manager)
 
     assert ask(url, "/sessions/x.json").headers["content-type"].startswith("text/html")
@@ -179,9 +180,9 @@ def test_the_name_of_a_session_may_end_in_json(serve: Any) -> None:
 
 
 def test_the_id_of_a_drop_may_end_in_json(serve: Any) -> None:
-    """Drop x.json has its page, although another id ends in x."""
+    """Drop x.json has its page, although another id is x, and ax has its JSON, although another id ends in ax.json."""
     manager = FakeManager()
-    manager.add(replace(fan(4), oids=("r", "ax", "x.json", "c", "d")), "s")
+    manager.add(replace(fan(4), oids=("x", "ax", "x.json", "aax.json", "d")), "s")
     url = serve(manager)
 
     assert ask(url, "/sessions/s/drops/x.json").headers["content-type"].startswith("text/html")
