@@ -176,8 +176,14 @@ def add_pool(
 
 
 def list_pools(output: CommandOutput) -> Exit:
-    """Print the pools of this user."""
-    output.answer(PoolsReply(pools=tuple(map(_row, jobs_of("pool-")))))
+    """Print the pools of this user, and a note for each directory that cannot be read."""
+    rows = []
+    for path in jobs_of("pool-"):
+        try:
+            rows.append(_row(path))
+        except DropflowError as error:
+            output.note(f"{path} is left out: {error.text}")
+    output.answer(PoolsReply(pools=tuple(rows)))
     return Exit.FINISHED
 
 
@@ -253,7 +259,7 @@ def _is_running(path: Path) -> bool:
 def _row(path: Path) -> PoolRow:
     order = read_record(path / "pool.json", PoolOrder)
     facts = read_record(path / "state.json", PoolFacts)
-    if order is None or facts is None:
+    if order is None or facts is None or not (path / "wanted").exists():
         raise NotFoundError("this is not the directory of a pool", where=str(path))
     wanted = (path / "wanted").read_text(encoding="ascii")
     status = "removed" if wanted == "removed" else "paused" if facts.state.paused or wanted == "paused" else "on"

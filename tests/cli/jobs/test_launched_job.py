@@ -17,12 +17,15 @@ from dropflow.api.session_records import SessionDetail
 from dropflow.cli.exit_status import Exit
 from dropflow.cli.jobs import hosts, launched_job, login
 from dropflow.cli.jobs.job_submission import ScriptReply, run_order
+from dropflow.cli.jobs.pool_process import PoolFacts, PoolOrder, list_pools
 from dropflow.cli.output import CommandOutput
 from dropflow.errors import BatchSystemError, ConflictError, StorageError, WorldError
 from dropflow.states import UNKNOWN
+from dropflow.submission.manager_records import record_job
 from managers.jobs import job_directory
 from managers.jobs.batch import Facility, JobOrder
 from managers.jobs.job_directory import JobRequest, JobStatus, new_job_directory
+from managers.jobs.pool import PoolSettings
 from managers.jobs.ssh import SshHost, node_input
 from managers.keys import create, load
 from tests.fake_manager import manager_with_sessions
@@ -126,6 +129,25 @@ def test_a_full_disk_ends_no_session_that_runs(tmp_path: Path, monkeypatch: pyte
 
     assert job.status is not None
     assert job.status.state == "running"
+
+
+@pytest.mark.usefixtures("home")
+def test_the_list_of_pools_leaves_a_damaged_directory_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The others are listed, and a note has the directory and the reason."""
+    settings = PoolSettings(least=0, most=4, idle=1.0, seconds=60.0, margin=1.0, every=1.0)
+    for name in ("good", "damaged", "half"):
+        (path := tmp_path / name).mkdir()
+        order = PoolOrder(name=name, island="http://i", settings=settings, site=Facility(), arguments=())
+        (path / "pool.json").write_bytes(b"{" if name == "damaged" else msgspec.json.encode(order))
+        (path / "state.json").write_bytes(msgspec.json.encode(PoolFacts()))
+        record_job(f"pool-{name}", path)
+    (tmp_path / "good" / "wanted").write_text("on")
+
+    assert list_pools(CommandOutput()) is Exit.FINISHED
+    shown = capsys.readouterr()
+    assert [line.split()[0] for line in shown.out.splitlines()] == ["pool", "good"]
+    assert f"{tmp_path}/damaged is left out: the record of the job is damaged\n" in shown.err
+    assert f"{tmp_path}/half is left out: this is not the directory of a pool\n" in shown.err
 
 
 def test_a_login_node_may_greet(capsys: pytest.CaptureFixture[str]) -> None:
