@@ -304,7 +304,10 @@ class _Process:
             return "closed its socket"
         if status == -signal.SIGXCPU:
             return f"took more than {self._limits.processor} s of processor time"
-        return f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+        if status >= 0:
+            return f"ended with status {status}"
+        name = next((known.name for known in signal.Signals if known == -status), f"signal {-status}")
+        return f"was ended by {name}"
 
     def _failed(self, reason: str) -> PreviewError:
         """End the process, and return the error of its request."""

@@ -162,13 +162,15 @@ msgspec.msgpack.encode = loud
         assert [loud.preview("s", _TEXT, FIRST_LOOK).text for _ in range(2)] == ["text"] * 2
 
 
-@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGKILL])
-def test_a_process_that_dies_costs_one_preview(previews: ContentPreviews, number: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("number", "name"), [(signal.SIGSEGV, "SIGSEGV"), (signal.SIGKILL, "SIGKILL"), (signal.SIGRTMIN + 6, "signal 40")]
+)
+def test_a_process_that_dies_costs_one_preview(previews: ContentPreviews, number: int, name: str) -> None:
     """The preview that it was at fails with how it ended, and the next one has another process."""
     with _Held(previews, "mine") as held:
         os.kill(held.pid, number)
         os.kill(held.pid, signal.SIGCONT)
-        with pytest.raises(PreviewError, match=f"for a preview was ended by {number.name}"):
+        with pytest.raises(PreviewError, match=f"for a preview was ended by {name}"):
             held.answer.result()
 
     assert previews.preview("mine", _TEXT, FIRST_LOOK).text == "text"
