@@ -33,6 +33,8 @@ class FileOwners:
     def __init__(self, graph: PhysicalGraph | None) -> None:
         self._graph = graph
         self._of: dict[str, tuple[int, ...]] = {}
+        self._folders: set[str] = set()
+        """The directories around these paths."""
 
     def before(self, drop: int, part: Handle) -> tuple[int, ...] | None:
         """Return the owners of the path of `part` that stay owners after its commit: they wrote the same content.
@@ -72,6 +74,10 @@ class FileOwners:
     def add(self, path: str, drop: int, beside: tuple[int, ...]) -> None:
         """Record that `drop` wrote `path`, and that the drops `beside` wrote the same content."""
         self._of[path] = (*beside, drop)
+        folder = path.rpartition("/")[0]
+        while folder and folder not in self._folders:
+            self._folders.add(folder)
+            folder = folder.rpartition("/")[0]
 
     def of(self, path: str) -> tuple[int, ...]:
         """Return the owners of `path`."""
@@ -83,8 +89,8 @@ class FileOwners:
         return owners is not None and drop not in owners
 
     def is_only(self, path: str, drop: int) -> bool:
-        """Whether `drop` is the only owner of `path`."""
-        return self._of.get(path) == (drop,)
+        """Whether `drop` is the only owner of `path`, and no drop has written in it."""
+        return self._of.get(path) == (drop,) and path not in self._folders
 
     def leave(self, path: str, drop: int) -> None:
         """Record that `drop` does not need `path` any more."""

@@ -314,6 +314,21 @@ def test_a_drop_does_not_change_the_directory_of_another_drop(
     assert (repository.workspace.files / "d" / "f").read_bytes() == (b"2" if inner_first else b"1")
 
 
+def test_a_directory_stays_if_a_drop_that_depends_on_it_has_written_in_it(tmp_path: Path, node: Node) -> None:
+    """Its last use ends before that of the file in it."""
+    drawing = GraphBuilder()
+    drawing.app("A").data("d").app("B").data("f")
+    drawing.connect("A", "d").connect("d", "B").connect("B", "f")
+    repository = LocalRepository(tmp_path / "nested", "s", SystemClock(), drawing.build())
+    outer, inner = node(DIRECTORY, dirname="d", persist=False), node(FILE, filepath="d/f")
+    directory = repository.commit(1, 1, outer, _part(outer, Slot(repository.workspace, "o", 1, 1, 0), {"a": b"1"}))
+    file = repository.commit(3, 1, inner, _part(inner, Slot(repository.workspace, "o", 3, 1, 0), b"2"))
+
+    assert repository.release(1, outer, directory) is False
+    assert read(file) == b"2"
+    repository.close()
+
+
 def test_drops_may_write_equal_contents_to_one_file(repository: LocalRepository, node: Node, slot: Slots) -> None:
     """The file is removed when the last of the drops is released."""
     template = node(FILE, filepath="x", persist=False)
