@@ -57,6 +57,8 @@ _LOCKED = ("database is locked", "lock timeout")
 """Parts of the errors of SQLite and PostgreSQL about a table that is locked."""
 _SECRETS = ("password", "secret", "token", "credential", "key")
 """Parts of the names of options that have secrets."""
+_INNER_SECRETS = ("password", "secret", "token", "credential", "authorization")
+"""The same within an option: there, a key may be the name of one, as in ``SSEKMSKeyId``."""
 
 _log = logging.getLogger(__name__)
 
@@ -133,13 +135,22 @@ def location_of(url: str, options: Mapping[str, Any]) -> str:
         raise BadParameterError(f"the URL {url!r} cannot be read: {error}", hint="correct the address") from error
     if password is not None:
         raise BadParameterError(f"there is a password in the URL of {url.rpartition('@')[2]}", hint=hint)
-    for name, value in options.items():
-        if value and any(part in name.lower() for part in _SECRETS):
-            raise BadParameterError(f"the option '{name}' of {url} is a secret", hint=hint)
+    secret = next(_secrets_in(options), None)
+    if secret is not None:
+        raise BadParameterError(f"the option '{secret}' of {url} is a secret", hint=hint)
     if not options and "#" not in url:
         return url
     # The last "#" is the one before the options.
     return f"{url}#{json.dumps(dict(options), separators=(',', ':')).replace('#', chr(92) + 'u0023')}"
+
+
+def _secrets_in(options: Mapping[str, Any], *, parts: Sequence[str] = _SECRETS) -> Iterator[str]:
+    """Yield the names of options that have secrets, or name one of the host, which stores do not look up."""
+    for name, value in options.items():
+        if value and (any(part in name.lower() for part in parts) or str(value).startswith("secret:")):
+            yield name
+        elif isinstance(value, Mapping):
+            yield from _secrets_in(value, parts=_INNER_SECRETS)
 
 
 def split_location(location: str) -> tuple[str, dict[str, Any]]:

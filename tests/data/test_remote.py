@@ -241,12 +241,16 @@ def test_secrets_are_refused(node: Node) -> None:
     for template in (
         node(S3_CLASS, Bucket="b", Key="x", aws_secret_access_key="xyz"),
         node(URL_CLASS, url="s3://b/x", options={"secret": "xyz"}),
+        node(URL_CLASS, url="https://h/x", options={"headers": {"Authorization": "xyz"}}),
+        node(URL_CLASS, url="https://h/x", options={"headers": {"X-Name": "secret:xyz"}}),
         node(URL_CLASS, url="sftp://me:xyz@host/x"),
     ):
         with pytest.raises(BadParameterError, match=r"password|secret") as caught:
             store_for(template).check()
         assert "xyz" not in str(caught.value)
         assert "~/.aws/credentials" in caught.value.hint
+    inner = {"s3_additional_kwargs": {"SSEKMSKeyId": "arn"}}
+    assert url_of(location_of("s3://b/x", inner)) == "s3://b/x"
 
 
 def test_urls_are_checked_before_anything_runs(node: Node, slot: Slots) -> None:
