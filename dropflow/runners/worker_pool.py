@@ -196,7 +196,6 @@ class WorkerPool:
     def __init__(self, workers: int, *, logs: Path, factory: str = BUILD_EXECUTOR) -> None:
         self.size = workers
         self._runner_numbers = itertools.count()
-        self._worker_numbers = itertools.count()
         self._workers: list[WorkerProcess] = []
         self._clock = SystemClock()
         self._time = PoolClock(self._clock)
@@ -361,7 +360,8 @@ class WorkerPool:
             if not self._may_start or self._backoff.not_before > now:
                 return
             try:
-                worker = WorkerProcess(next(self._worker_numbers))
+                numbers = {worker.number for worker in self._workers}  # one that has ended leaves its number
+                worker = WorkerProcess(next(number for number in itertools.count() if number not in numbers))
             except OSError as error:
                 self._note_failed_start(f"was refused by the system: {error.strerror or error}", now)
                 return

@@ -37,6 +37,7 @@ from dropflow.runners.worker_pool import ProcessRunner
 from dropflow.states import DropState, SessionState
 from dropflow.testing.attempts import ScriptedExecutor
 from dropflow.testing.drawing import draw
+from dropflow.times.octets import TIMES_FILE, read_times
 from tests.e2e.cluster import until
 from tests.runners.test_runners import FACTORY, make, session_of, spec_of
 from translator.options import PartitionOptions
@@ -114,7 +115,10 @@ def test_running_attempts_declare_no_more_processors_than_there_are(kind: str, t
 
 @pytest.mark.slow
 def test_attempts_with_gpus_have_them_to_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two GPUs that need not be there go round. What declares none sees none; in other graphs, all."""
+    """Two GPUs that need not be there go round. What declares none sees none; in other graphs, all.
+
+    A worker with GPUs ends with its attempt, and the next one has its number, so that records have room for numbers.
+    """
     monkeypatch.setenv(GPU_VARIABLE, "3,5")
     host_gpus.cache_clear()
     each = "for gpu in $(echo $CUDA_VISIBLE_DEVICES | tr , ' '); do %s {folder}/$gpu || exit 1; done; "
@@ -129,6 +133,7 @@ def test_attempts_with_gpus_have_them_to_themselves(tmp_path: Path, monkeypatch:
     run = graph.run(runner="processes", workers=3, directory=tmp_path / "run")
     given = [(gpus, str(run.value(text)).strip()) for gpus, text in found]
     assert all(names in {0: ("",), 1: ("3", "5"), 2: ("3,5",)}[gpus] for gpus, names in given)
+    assert {*read_times(tmp_path / "run" / TIMES_FILE)["worker"].tolist()} <= {1, 2, 3}
     with Graph("no gpus") as plain:
         text = plain.command("echo $CUDA_VISIBLE_DEVICES > {text}", outputs="text")
     run = plain.run(runner="processes", workers=1, directory=tmp_path / "plain")
