@@ -433,6 +433,8 @@ class FilesStore(FileStore):
         self._template = template
         value = read(FILES, template)["pattern"]
         self._value = "" if is_blank(value) else str(value)
+        self._matched: tuple[str, list[str]] = ("", [])
+        """The last pattern, and its files: the search for each copy would take as long as there are files."""
 
     def part(self, slot: Slot) -> ContentWriter:
         """Refuse: applications do not write existing files.
@@ -457,7 +459,9 @@ class FilesStore(FileStore):
             There are not as many files as copies.
         """
         pattern = final_path(self._value, base=slot.workspace.files, oid=slot.oid, now=slot.now)
-        paths = matching_files(pattern)
+        known, paths = self._matched
+        if known != pattern:
+            paths = matching_files(pattern)
         copies = self._template.axes[-1].size if self._template.axes else 1
         if len(paths) != copies:
             raise BadFileError(
@@ -465,6 +469,7 @@ class FilesStore(FileStore):
                 where=self._template.name,
                 hint="files were added or removed since: make the graph again, or correct the number of copies",
             )
+        self._matched = (pattern, paths)
         return found(paths[slot.index[-1] if slot.index else 0])
 
     def check(self) -> None:

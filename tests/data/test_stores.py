@@ -19,9 +19,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dropflow.apps.needs import check
+from dropflow.data import file
 from dropflow.data import file_names as naming
 from dropflow.data.directory import DirectoryStore
-from dropflow.data.file import FileStore, JsonStore
+from dropflow.data.file import FilesStore, FileStore, JsonStore
 from dropflow.data.file_names import PLACEHOLDERS, check_name, final_path
 from dropflow.data.memory import SMALL, MemoryStore, MemoryWriter, NullStore, SharedMemoryStore
 from dropflow.data.parameter_set import ParameterSetStore
@@ -32,7 +33,7 @@ from dropflow.data.store import Slot, Store
 from dropflow.data.survival import is_intact
 from dropflow.errors import AppError, BadFileError, BadParameterError, MissingDependencyError, UnknownComponentError
 from dropflow.execution.content_location import Handle
-from dropflow.graph.templates import Argument, Kind, Template
+from dropflow.graph.templates import Argument, Axis, Kind, Template
 from dropflow.ids import drop_file_name
 from tests.corpus import corpus_files, needs_corpus
 
@@ -49,6 +50,25 @@ def _written(store: Store, slot: Slot, *blocks: bytes, text: bool = False) -> Ha
     for block in blocks:
         part.write(block, text=text)
     return part.finish()
+
+
+def test_files_of_a_pattern_are_searched_once(
+    node: Node, slot: Slots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not for each copy. As long as their number is wrong they are searched again, as one may be added."""
+    searched: list[str] = []
+    search = file.matching_files
+    monkeypatch.setattr(file, "matching_files", lambda pattern: searched.append(pattern) or search(pattern))
+    template = node("dropflow.data.file.FilesStore", pattern=str(tmp_path / "*.fits"))
+    store = FilesStore(msgspec.structs.replace(template, axes=(Axis("s", "s", "scatter", 2),)))
+    (tmp_path / "a.fits").touch()
+    with pytest.raises(BadFileError, match="1 files match"):
+        store.initial(msgspec.structs.replace(slot(), index=(0,)))
+    (tmp_path / "b.fits").touch()
+
+    found = [store.initial(msgspec.structs.replace(slot(), index=(at,))).location for at in (0, 1, 1)]
+    assert found == [str(tmp_path / name) for name in ("a.fits", "b.fits", "b.fits")]
+    assert len(searched) == 2
 
 
 def test_small_contents_are_in_the_handle(node: Node, slot: Slots) -> None:
