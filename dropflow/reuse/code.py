@@ -12,7 +12,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache, lru_cache
+from functools import lru_cache
 from importlib import metadata
 from importlib.util import decode_source
 from pathlib import Path
@@ -118,7 +118,7 @@ class CodeReader:
             return ""
 
 
-@cache
+@lru_cache(maxsize=1024)  # managers run for months, and sources change
 def _parsed(source: str, package: str) -> _Module:
     """Return what counts of a source in a package."""
     try:

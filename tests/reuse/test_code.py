@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from dropflow.reuse.code import CodeReader, first_changed_line
+from dropflow.reuse import code
+from dropflow.reuse.code import CodeReader, first_changed_line, is_same_code
 
 _BEFORE = "import math\n\ndef f(x):\n    return x\n"
 
@@ -77,3 +78,11 @@ def test_a_package_that_is_installed_while_the_process_runs_counts_by_its_versio
         before = version
 
         assert CodeReader().of_name("installed_late.f")[0].value == version
+
+
+def test_not_all_sources_are_remembered() -> None:
+    """A manager runs for months, and sources change meanwhile."""
+    for number in range(1100):
+        assert not is_same_code(f"x = {number}", "")
+
+    assert code._parsed.cache_info().currsize <= 1024
