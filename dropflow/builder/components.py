@@ -122,16 +122,21 @@ def _modules(target: str, told: list[str]) -> Iterator[types.ModuleType]:
             f"there is no module {target}",
             hint=f"install it in the environment that runs dropflow ({sys.prefix}), or give the path of a file",
         )
-    top = _imported(lambda: importlib.import_module(target), target)
-    yield top
-    for info in pkgutil.walk_packages(getattr(top, "__path__", ()), f"{target}.", onerror=lambda _: None):
-        own = info.name[len(target) + 1 :].split(".")
-        if any(part in _SKIPPED_MODULES or part.startswith(("_", "test_")) for part in own):
+    yield from _with_submodules(_imported(lambda: importlib.import_module(target), target), target, told)
+
+
+def _with_submodules(module: types.ModuleType, name: str, told: list[str]) -> Iterator[types.ModuleType]:
+    yield module
+    # `pkgutil.walk_packages` would also import packages that are left out, and end with one that ends the process.
+    for _, part, _ in pkgutil.iter_modules(getattr(module, "__path__", ())):
+        if part in _SKIPPED_MODULES or part.startswith(("_", "test_")):
             continue
         try:
-            yield importlib.import_module(info.name)
+            inner = importlib.import_module(f"{name}.{part}")
         except _WHAT_IMPORTS_RAISE as problem:  # code of users runs here
-            told.append(f"{info.name}: cannot be imported: {summary_of(problem)}")
+            told.append(f"{name}.{part}: cannot be imported: {summary_of(problem)}")
+        else:
+            yield from _with_submodules(inner, f"{name}.{part}", told)
 
 
 def _imported(load: Callable[[], Any], what: str) -> Any:

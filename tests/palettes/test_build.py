@@ -195,6 +195,24 @@ def test_code_that_cannot_be_imported_is_an_error(tmp_path: Path) -> None:
         components_of(str(broken))
 
 
+def test_packages_that_end_the_process_are_told_or_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those with tests are not imported, and the others are told; the modules beside them are drawn."""
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, text in (
+        ("ended", ""),
+        ("ended/bad", "raise SystemExit(3)"),
+        ("ended/good", 'def double(x: int) -> int:\n    """Return the double."""\n    return 2 * x\n'),
+        ("ended/tests", "open(__file__ + '.ran', 'w')"),
+    ):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(text)
+    found = components_of("ended")
+
+    assert list(found.components) == ["ended.good.double"]
+    assert found.told == ("ended.bad: cannot be imported: SystemExit: 3",)
+    assert not (tmp_path / "ended" / "tests" / "__init__.py.ran").exists()
+
+
 # The palettes: fresh, complete, and in the form that EAGLE reads.
 
 
