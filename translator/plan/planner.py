@@ -130,22 +130,34 @@ def grouped_in_islands(graph: PhysicalGraph, part: IntColumn, parts: int, island
     """
     if islands <= 1 or parts <= 2 or not graph.edges:
         return part
-    traffic = np.zeros((parts, parts))
-    source_part, target_part = part[edge_sources(graph)], part[graph.successors.neighbour]
-    np.add.at(traffic, (source_part, target_part), edge_volumes(graph))
-    np.fill_diagonal(traffic, 0.0)
-    traffic += traffic.T
+    source, target, traffic = _exchanges(graph, part, parts)
+    begin = np.searchsorted(source, np.arange(parts + 1))
     number = np.empty(parts, dtype=np.int32)
     left = np.ones(parts, dtype=np.bool_)
     inside: npt.NDArray[np.float64] = np.zeros(parts)
     for position in range(parts):
         is_first = position == 0 or island_of(position, parts, islands) != island_of(position - 1, parts, islands)
-        pull = traffic @ left if is_first else inside
+        pull = np.bincount(source, weights=traffic * left[target], minlength=parts) if is_first else inside
         chosen = int(np.where(left, pull, -1.0).argmax())
-        inside = traffic[chosen].copy() if is_first else inside + traffic[chosen]
+        inside = np.zeros(parts) if is_first else inside
+        own = slice(begin[chosen], begin[chosen + 1])
+        inside[target[own]] += traffic[own]
         number[chosen] = position
         left[chosen] = False
     return number[part]
+
+
+def _exchanges(graph: PhysicalGraph, part: IntColumn, parts: int) -> tuple[IntColumn, IntColumn, Floats]:
+    """Return each part, each other part that it exchanges data with, and how much; sorted by the parts."""
+    one, other = part[edge_sources(graph)], part[graph.successors.neighbour]
+    crosses = one != other
+    low, high = (end(one, other)[crosses].astype(np.int64) for end in (np.minimum, np.maximum))
+    pairs, row = np.unique(low * parts + high, return_inverse=True)
+    volume = np.bincount(row, weights=edge_volumes(graph)[crosses], minlength=len(pairs))
+    low, high = np.divmod(pairs, parts)
+    source, target = np.concatenate([low, high]), np.concatenate([high, low])
+    order = np.argsort(source, kind="stable")
+    return source[order], target[order], np.concatenate([volume, volume])[order]
 
 
 # Placement: the node of each part.

@@ -332,6 +332,20 @@ def test_parts_that_exchange_much_are_in_one_island() -> None:
     assert partition(graph, PartitionOptions(algorithm="blocks", parts=4, islands=2)).parts == 4
 
 
+@pytest.mark.slow
+def test_the_memory_for_islands_does_not_grow_with_the_square_of_the_parts() -> None:
+    """Only parts that exchange data count, which each of thousands does with a few others."""
+    graph, parts = scatter(4000), 4000
+    part = np.arange(graph.drops, dtype=np.int32) % parts
+    tracemalloc.start()
+    made = grouped_in_islands(graph, part, parts, 4)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert len(set(made.tolist())) == parts
+    assert peak < parts * parts
+
+
 # The quality of a partition counts the chains that run as one unit, and those that it divides.
 
 
