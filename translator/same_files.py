@@ -60,15 +60,28 @@ def _alone(templates: Sequence[Template], names: Mapping[int, str], order: Prece
 
 
 def _in_pairs(templates: Sequence[Template], names: Mapping[int, str], order: Precedence) -> Iterator[tuple[int, str]]:
-    """Yield each node that does not wait for one before it, or that one for it, with the first such node."""
+    """Yield each node that does not wait for one of those before it, or that one for it, with that node.
+
+    Nodes that wait for each other are kept in their order, so that a node is not compared with all of them.
+    """
     by_name: dict[str, list[int]] = {}
     for row, name in names.items():
         by_name.setdefault(name, []).append(row)
     for name, rows in by_name.items():
-        for at, other in enumerate(rows):
+        chain: list[int] = []
+        for other in rows:
             second = (0,) * len(templates[other].axes)
-            for one in rows[:at]:
+            low, high = 0, len(chain)
+            while low < high:
+                middle = high - 1 if high == len(chain) else (low + high) // 2  # files name most nodes in their order
+                one = chain[middle]
                 first = (0,) * len(templates[one].axes)
-                if not (order.holds(one, first, other, second) or order.holds(other, second, one, first)):
+                if order.holds(one, first, other, second):
+                    low = middle + 1
+                elif order.holds(other, second, one, first):
+                    high = middle
+                else:
                     yield other, f"{templates[one].name!r} and {templates[other].name!r} write one file, {name}"
                     break
+            else:
+                chain.insert(low, other)

@@ -15,6 +15,7 @@ from dropflow.graph.daliuge_write import write_pg
 from dropflow.graph.logical_drawing import LogicalDrawing, draw_logical
 from dropflow.graph.notes import DRAWN as META
 from dropflow.graph.notes import positions_of
+from dropflow.graph.order import Precedence
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oids
 from tests.translator.documents import document, link, node, port
@@ -238,6 +239,22 @@ def test_each_further_node_with_one_file_is_reported_once() -> None:
     assert [problem.text for problem in found(drawing)] == [
         f"'f0' and 'f{number}' write one file, x" for number in (1, 2, 3)
     ]
+
+
+@pytest.mark.parametrize("step", [1, -1, 7])
+def test_a_chain_of_nodes_that_write_one_file_is_compared_node_by_node(
+    step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not each with each, in whichever order the nodes are in the file: each comparison walks through the graph."""
+    drawing, compared, holds = Drawing(), list[int](), Precedence.holds
+    monkeypatch.setattr(Precedence, "holds", lambda *given: compared.append(1) or holds(*given))
+    for number in sorted(range(32), key=lambda number: number * step % 32 if step > 0 else -number):
+        drawing.app(f"A{number}").data(f"f{number}", "File", filepath="x").link(f"A{number}", f"f{number}")
+    for number in range(31):
+        drawing.link(f"f{number}", f"A{number + 1}")
+
+    assert found(drawing) == []
+    assert len(compared) <= 32 * 2 * 6
 
 
 def test_iterations_of_a_loop_may_write_one_file() -> None:
