@@ -1,7 +1,7 @@
 """Processes that this process starts, for ``dropflow up`` and for the daemon.
 
 One thread starts them, reads their ready lines and collects their exit statuses: it sleeps in `select` on their pipes
-and their process file descriptors. Each process gets the reading end of a pipe whose writing end only this process
+and on descriptors of their ends. Each process gets the reading end of a pipe whose writing end only this process
 holds. When this process ends, for whatever reason, that pipe closes, and the processes end themselves.
 """
 
@@ -23,6 +23,7 @@ import psutil
 
 from dropflow.clock import SystemClock
 from dropflow.errors import WorldError
+from dropflow.host.descendants import exit_descriptor
 
 _log = logging.getLogger("dropflow.child_processes")
 _CHUNK = 64 * 1024
@@ -102,7 +103,7 @@ class ChildProcess:
         return bool(data)
 
     def collect(self) -> None:
-        """Read the exit status of the process, after its process file descriptor became readable."""
+        """Read the exit status of the process, after its `exit_descriptor` became readable."""
         status = self._popen.wait()
         if self._popen.stdin is not None:
             self._popen.stdin.close()
@@ -244,7 +245,7 @@ class ChildProcesses:
         assert popen.stdout is not None  # it is a pipe
         output = popen.stdout.fileno()
         os.set_blocking(output, False)
-        descriptor = os.pidfd_open(popen.pid)
+        descriptor = exit_descriptor(popen.pid)
         self._selector.register(output, selectors.EVENT_READ, partial(self._read, process, output))
         self._selector.register(descriptor, selectors.EVENT_READ, partial(self._end, process, descriptor, popen.stdout))
         return process

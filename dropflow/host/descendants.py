@@ -98,3 +98,21 @@ def _reap_all() -> None:
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
+
+
+def exit_descriptor(pid: int) -> int:
+    """Return a descriptor that becomes readable when the child process `pid` ends; the caller closes it.
+
+    The process is not reaped: no other process has its id until the caller waits for it.
+    """
+    # Kernels before 5.3 (RHEL 8) do not have the call, and some sandboxes refuse it.
+    with contextlib.suppress(AttributeError, OSError):
+        return os.pidfd_open(pid)
+    reader, writer = os.pipe()
+
+    def wait() -> None:
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        os.close(writer)
+
+    threading.Thread(target=wait, name=f"exit-{pid}", daemon=True).start()
+    return reader

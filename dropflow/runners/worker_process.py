@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,7 @@ from dropflow.execution.tasks import AttemptResult, Task
 from dropflow.formatting import format_size
 from dropflow.graph.components import timed_out
 from dropflow.graph.templates import ResourceNeeds
-from dropflow.host.descendants import WORKER_VARIABLE, end_worker
+from dropflow.host.descendants import WORKER_VARIABLE, end_worker, exit_descriptor
 from dropflow.host.memory import count_kills, host_memory
 from dropflow.host.processors import thread_variables
 from dropflow.runners.backlog import NO_ROOM, Backlog, Room
@@ -140,27 +139,6 @@ class WorkerOutput:
     def close(self) -> None:
         """Close the pipe."""
         os.close(self.descriptor)
-
-
-# A descriptor for the end of a child process, which does not depend on the children that hold its pipes.
-
-
-def exit_descriptor(pid: int) -> int:
-    """Return a descriptor that becomes readable when the child process `pid` ends; the caller closes it.
-
-    The process is not reaped: no other process has its id until the caller waits for it.
-    """
-    # Kernels before 5.3 (RHEL 8) do not have the call, and some sandboxes refuse it.
-    with contextlib.suppress(AttributeError, OSError):
-        return os.pidfd_open(pid)
-    reader, writer = os.pipe()
-
-    def wait() -> None:
-        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-        os.close(writer)
-
-    threading.Thread(target=wait, name=f"exit-{pid}", daemon=True).start()
-    return reader
 
 
 # The end of a worker process, in words: its signal or exit status, its peak memory, and its last output.

@@ -1,5 +1,6 @@
 """Server processes: ready line, addresses, options, logs, systemd and end."""
 
+import errno
 import functools
 import json
 import logging
@@ -412,6 +413,25 @@ def test_the_nodes_of_one_host_share_the_memory(tmp_path: Path, monkeypatch: pyt
         server_options_run(options(root=str(tmp_path / "up"), memory=8 << 30, lost_after=10.0, log_level="info"))
 
     assert [line[line.index("--memory") + 1] for line in started] == [f"{2 << 30}"] * 4
+
+
+@pytest.mark.slow
+def test_processes_are_started_and_reaped_by_kernels_without_pidfd_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels before 5.3 do not have the call, and some sandboxes refuse it."""
+
+    def refuse(_: int) -> int:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+    program = 'import json; print(json.dumps({"ready": True, "url": "http://a"}))'
+    processes = ChildProcesses()
+    child = processes.call(
+        lambda: processes.launch("node", "a", lambda _: [sys.executable, "-c", program], lambda _: None)
+    )
+
+    assert processes.wait_ready(child, 60.0) == "http://a"
+    assert child.ended.result(60.0) == 0
+    processes.close()
 
 
 # Logs of server processes.
