@@ -13,7 +13,7 @@ bare word              ``'it'"'"'s $5'``
 ``'...'``              ``it'\''s $5``
 ``$'...'``             ``it\'s $5``
 ```...```              as the place inside, with one more layer of backslashes
-``$((...))``           refused unless it is a number or a name
+``$((...))``           refused unless it is a number or a name; also in ``${v:...}`` and ``${v[...]}``
 ``"${v:-...}"``        refused: bash does not accept a single quote there, nor ``&`` and ``~`` in ``"${v/.../...}"``
 comment                not replaced
 =====================  ===========================================================================
@@ -30,6 +30,8 @@ from dropflow.errors import AppError
 
 _HEREDOC = re.compile(r"<<(-?)[ \t]*(\\?[\w.+-]+|'[^'\n]*'|\"[^\"\n]*\")")
 _VARIABLE = re.compile(r"\$(?:(DLG_\w+)|\{(DLG_\w+)\})")
+_ARITHMETIC = re.compile(r"\$\{[!#]?\w+(?:\[[^]]*|(?:\[[^]]*\])?:(?![-=+?])[^}]*)\Z")
+"""The begin of an expansion up to a place where bash evaluates arithmetic: a subscript, or part of a text."""
 _SUBSTITUTION = re.compile(r"\$\{!?\w+(?:\[[^]]*\])?/")
 _PLAIN = re.compile(r"[\w./+-]*")
 _WORD_START = frozenset(" \t\n;&|(")
@@ -152,14 +154,16 @@ def _refuse(word: str, placeholder: QuotedPlaceholder) -> None:
             f"the value of {name} has a line that begins with a tab, which bash removes in this here-document",
             hint="write << instead of <<-",
         )
-    is_substitution = _SUBSTITUTION.match(before, max(0, before.rfind("${")))
+    expansion = max(0, before.rfind("${"))
+    is_substitution = _SUBSTITUTION.match(before, expansion)
     refused = "'}&~" if is_substitution else "'}"  # there, & is the text that was found, and ~ the home directory
     if placeholder.kind == "expansion" and set(word) & set(refused):
         raise AppError(
             f'the value of {name} is {word[:40]!r}; bash does not accept {" or ".join(refused)} inside "${{...}}"',
             hint="assign the value to a shell variable first",
         )
-    if placeholder.kind == "arithmetic" and not _PLAIN.fullmatch(word):
+    is_evaluated = placeholder.kind in ("bare", "expansion") and _ARITHMETIC.match(before, expansion)
+    if (is_evaluated or placeholder.kind == "arithmetic") and not _PLAIN.fullmatch(word):
         raise AppError(
             f"the value of {name} is {word[:40]!r}, which cannot be used in an arithmetic expression",
             hint="only a number or a name can",

@@ -530,8 +530,12 @@ def test_values_stay_where_bash_keeps_them(command: str, value: str) -> None:
 def test_arithmetic_takes_numbers_only() -> None:
     """Bash evaluates arithmetic expressions, so only plain values are accepted in them."""
     assert shell_quote_run("echo $(( {x} * 2 ))", "21") == "42\n"
-    with pytest.raises(AppError, match="arithmetic"):
-        shell_quote_run("echo $(( {x} ))", "a[$(echo run)]")
+    assert shell_quote_run('v=abc; echo ${v:{x}:1} "${v:{x}}"', "1") == "b bc\n"
+    assert shell_quote_run('v=(a b); echo ${v[{x}]} "${v:-}${v[0]:-{x}}"', "1") == "b aa\n"
+    assert shell_quote_run("echo ${v:-{x}}", "a[$(echo run)]") == "a[$(echo run)]\n"
+    for command in ("echo $(( {x} ))", "echo ${v:{x}}", "echo ${v: -1:{x}}", "echo ${v[{x}]}", 'echo "${#v[{x}]}"'):
+        with pytest.raises(AppError, match="arithmetic"):
+            shell_quote_run(command, "a[$(echo run)]")
 
 
 @pytest.mark.parametrize(
