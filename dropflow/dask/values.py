@@ -15,6 +15,7 @@ from dask.sizeof import sizeof
 from dropflow.dask.translate import TranslatedGraph
 from dropflow.dask_tasks.value_encoding import encode_value, read_value
 from dropflow.data.storage_errors import storage_errors
+from dropflow.errors import StorageError
 
 _SMALL = 4096
 """Bytes below which a value is not counted, and stays in memory: a file of its own would take as much."""
@@ -66,7 +67,8 @@ class MemoryBudget:
         """Heap of values with their next readers, negative. Entries that are out of date are skipped."""
 
     def add(self, drop: int, size: int) -> None:
-        """Count a value."""
+        """Count a value, once if its task runs again."""
+        self.remove(drop)
         self._sizes[drop] = size
         self.held += size
         self._enqueue(drop)
@@ -200,8 +202,16 @@ class ValueMemory:
             leaving = [(dropped, self._values[dropped]) for dropped in self._budget.leaving()]
             if leaving and self._directory is None:
                 self._directory = _temporary_directory()
-        for dropped, old in leaving:
-            self._write(dropped, old)
+        try:
+            while leaving:
+                self._write(*leaving[0])
+                del leaving[0]
+        except StorageError:
+            with self._lock:  # they are in memory still
+                for dropped, old in leaving:
+                    if self._values.get(dropped) is old:
+                        self._budget.add(dropped, sizeof(old.load()))
+            raise
         return held
 
     def begin(self, task: int, drops: Sequence[int]) -> None:
@@ -228,10 +238,14 @@ class ValueMemory:
         except Exception:  # noqa: BLE001 - pickles raise nearly anything; what cannot be pickled stays in memory
             return
         path = self._path(drop)
-        with storage_errors("write", str(path)), path.open("wb") as stream:
-            for piece in pieces:
-                stream.write(piece)
-            size = stream.tell()
+        try:
+            with storage_errors("write", str(path)), path.open("wb") as stream:
+                for piece in pieces:
+                    stream.write(piece)
+                size = stream.tell()
+        except StorageError:
+            path.unlink(missing_ok=True)
+            raise
         with self._lock:
             self.written += size
             held.move(path)

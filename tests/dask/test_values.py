@@ -5,6 +5,8 @@ import io
 import mmap
 import pickle
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dropflow.dask
+from dropflow.dask import values
 from dropflow.dask.translate import TranslatedGraph, translate
 from dropflow.dask.values import MemoryBudget, ValueMemory, value_of
 from dropflow.dask_tasks.value_encoding import decode_value, encode_value, read_value
@@ -125,6 +128,14 @@ def _array() -> Any:
     return da.random.default_rng(1).random((800, 800), chunks=100)
 
 
+@contextmanager
+def _full_disk(*_: object) -> Iterator[None]:
+    try:
+        yield
+    except TypeError as error:
+        raise StorageError("the disk is full") from error
+
+
 def _memory(limit: int) -> ValueMemory:
     """Return a memory for a graph with two results: drops 2 and 3."""
     chunks = da.ones(2, chunks=1)
@@ -159,6 +170,23 @@ def test_results_do_not_depend_on_the_limit(runner: str, temporary: Path) -> Non
     assert most > 60  # 128 chunks are results or needed to the end
     gc.collect()
     assert list(temporary.iterdir()) == []
+
+
+def test_values_leave_memory_once_a_full_disk_has_room(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that could not be written still count, each once, and the disk keeps no part of them."""
+    memory, value = _memory(limit=15_000), np.ones(10_000, np.uint8)
+    monkeypatch.setattr(values, "encode_value", lambda _: ["a text, which is refused as a full disk refuses bytes"])
+    monkeypatch.setattr(values, "storage_errors", _full_disk)
+    memory.keep(2, value)
+    for _ in range(2):
+        with pytest.raises(StorageError, match="the disk is full"):
+            memory.keep(3, value)
+    assert (memory._budget.held, [path for path in temporary.rglob("*") if path.is_file()]) == (20_000, [])
+
+    monkeypatch.undo()
+    memory.keep(3, value)
+    assert (memory._budget.held, memory.written > 10_000) == (10_000, True)
+    memory.close()
 
 
 def test_without_need_nothing_is_written(temporary: Path) -> None:
