@@ -75,7 +75,7 @@ class Owner:
         Name of the manager, for the thread and for messages.
     clock : Clock
         Tells the time.
-    jobs : int
+    jobs, long_jobs : int
         Most jobs at a time, and most long jobs.
     idle : float
         Seconds after which a thread without a job ends.
@@ -88,18 +88,18 @@ class Owner:
         name: str,
         clock: Clock,
         jobs: int = 8,
+        long_jobs: int = 8,
         idle: float = _IDLE,
     ) -> None:
         self._machine = machine
         self._effects: dict[type, Callable[[Any], None]] = {Return: self._return}
         self._name = name
         self._clock = clock
-        self._most_jobs = jobs
         self._idle_seconds = idle
         self._inbox: Inbox[Any] = Inbox()
         self._calls: dict[int, Future[Any]] = {}
         self._last_call = 0
-        self._short_jobs, self._long_jobs = _JobQueue(), _JobQueue()
+        self._short_jobs, self._long_jobs = _JobQueue(jobs), _JobQueue(long_jobs)
         self._is_over = False
         self._thread = threading.Thread(target=self._run, name=f"owner-{name}", daemon=True)
 
@@ -195,7 +195,7 @@ class Owner:
                 jobs.put(waiting.jobs.popleft())
 
     def _needs_thread(self, waiting: "_JobQueue") -> bool:
-        return bool(waiting.jobs) and waiting.threads < self._most_jobs
+        return bool(waiting.jobs) and waiting.threads < waiting.most
 
     # The thread.
 
@@ -313,9 +313,10 @@ class Owner:
 
 
 class _JobQueue:
-    """Jobs that wait for a thread, and threads that wait for a job."""
+    """Jobs that wait for one of at most `most` threads, and threads that wait for a job."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self.most = most
         self.jobs: deque[_Job] = deque()
         self.idle: list[_Jobs] = []
         """Queues of the threads that wait for a job; the last one has worked last."""

@@ -34,8 +34,8 @@ from managers.messages import PROTOCOL
 from managers.owner_thread import Owner
 
 _Answer = TypeVar("_Answer")
-_JOBS = 32
-"""Most requests to children that are under way at a time, and most that may take long; each takes a thread."""
+_JOBS, _LONG_JOBS = 32, 256
+"""Most requests to children that are under way at a time, and most that may take minutes; each takes a thread."""
 _log = logging.getLogger("dropflow.composite")
 
 
@@ -110,7 +110,7 @@ class Composite(Manager):
             offset=self._clock.now() - self._clock.monotonic(),
         )
         self._machine = machine
-        self._owner = Owner(machine, name=name, clock=self._clock, jobs=_JOBS)
+        self._owner = Owner(machine, name=name, clock=self._clock, jobs=_JOBS, long_jobs=_LONG_JOBS)
         self._connections = ChildConnections(name, connect, self._clock, owner=self._owner)
         self._witness = WitnessLinks(name, clock=self._clock)
         if links_bind:

@@ -106,7 +106,7 @@ class Harness:
         self.gate = threading.Event()
         self.begun = threading.Semaphore(0)
         self.workers: set[int] = set()
-        self.owner = Owner(self.machine, name="x", clock=SystemClock(), jobs=2, idle=idle)
+        self.owner = Owner(self.machine, name="x", clock=SystemClock(), jobs=2, long_jobs=2, idle=idle)
         self.owner.start({Work: self.work, Break: lambda _: 1 // 0})
 
     def work(self, action: Work) -> None:

@@ -29,6 +29,7 @@ from managers.composite.routines import ComputePlan, PlanDeployment
 from managers.deployment import Deployment
 from managers.machine_calls import Unanswered
 from managers.planning import plan_deployment
+from tests.fake_manager import FakeManager
 from tests.managers.composite.world import World, lose, until
 from tests.regular_graphs import fan
 from tests.strategies import graphs
@@ -128,6 +129,25 @@ def test_a_node_whose_disk_is_full_gets_no_part(world: World) -> None:
     world.node("n2").set_node(full)
 
     assert world.composite("n1", "n2").submit(_parts(2), _SUBMIT).nodes == ("n1",)
+
+
+@pytest.mark.slow
+def test_many_nodes_prepare_a_session_at_once(world: World) -> None:
+    """None of them waits until others have pulled their images."""
+    names = [f"n{number}" for number in range(40)]
+    all_begun = threading.Barrier(len(names))
+    for name in names:
+        node = world.node(name)
+
+        def prepare(deployment: Deployment, *, seconds: float, node: FakeManager = node) -> None:
+            all_begun.wait(60)
+            FakeManager.prepare(node, deployment, seconds=seconds)
+
+        node.prepare = prepare  # type: ignore[method-assign]
+
+    graph = fan(2 * len(names))
+    island = world.composite(*names)
+    assert len(island.submit(replace(graph, part=graph.instance.astype("int32")), _SUBMIT).nodes) == len(names)
 
 
 def test_started_nodes_are_undone_when_one_cannot_start(world: World) -> None:

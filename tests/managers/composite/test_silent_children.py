@@ -204,8 +204,9 @@ def test_a_hanging_node_costs_its_deadline_once(world: World) -> None:
 
 
 @pytest.mark.slow
-def test_nodes_that_prepare_a_session_for_long_are_alive(world: World) -> None:
+def test_nodes_that_prepare_a_session_for_long_are_alive(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Although they take all threads for such requests, their states are asked for: they are not lost."""
+    monkeypatch.setattr("managers.composite.manager._LONG_JOBS", 32)
     nodes = [world.hanging(f"n{number}") for number in range(33)]
     island = world.composite(*(node.manager.name for node in nodes), deploy_seconds=600.0)
     for node in nodes:
