@@ -125,22 +125,22 @@ def _submit(job: JobDirectory, order: JobOrder) -> str:
     from dropflow.submission.manager_records import record_job
 
     request, name = order.request, order.request.system
-    system, before = SYSTEMS[name], job.status
-    if job.number.exists():
-        earlier = job.number.read_text(encoding="ascii")
-        state = system.states_of_jobs([earlier]).get(earlier)
+    system, before, is_new = SYSTEMS[name], job.status, not job.number.exists()
+    if not is_new:
+        earlier, former = job.number.read_text(encoding="ascii"), SYSTEMS[job.request.system]
+        state = former.states_of_jobs([earlier]).get(earlier)
         if state is not None and not state.is_over:
-            hint = f"wait for its end, or end it with '{' '.join((*system.cancel, earlier))}'"
+            hint = f"wait for its end, or end it with '{' '.join((*former.cancel, earlier))}'"
             raise ConflictError(f"job {earlier} is {state.word} in this directory", where=str(job.path), hint=hint)
     try:
         script = job_script(system, job, request, order.site)
         job.write(request)
-        if before is None:
+        if is_new:
             job.write_text(job.output, "")
         job.write_text(job.script, script)
         number = system.submit_job(job.script, order.arguments)
-    except DropflowError:
-        if before is None:
+    except DropflowError as error:
+        if is_new and not isinstance(error, BatchSystemError):  # without a number, it may be queued all the same
             job.remove()
         raise
     if before is not None:

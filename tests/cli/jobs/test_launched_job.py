@@ -19,7 +19,7 @@ from dropflow.cli.jobs import hosts, launched_job, login
 from dropflow.cli.jobs.job_submission import ScriptReply, run_order
 from dropflow.cli.jobs.pool_process import PoolFacts, PoolOrder, list_pools
 from dropflow.cli.output import CommandOutput
-from dropflow.errors import BatchSystemError, ConflictError, StorageError, WorldError
+from dropflow.errors import BatchSystemError, ConflictError, JobRefusedError, StorageError, WorldError
 from dropflow.states import UNKNOWN
 from dropflow.submission.manager_records import record_job
 from managers.jobs import job_directory
@@ -59,28 +59,61 @@ def test_a_session_whose_nodes_do_not_answer_ends_its_job_in_words(
         head._follow(island, unknown)
 
 
-def test_the_directory_of_a_job_that_runs_gets_no_second_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As after the terminal of `launch` was closed; once the job has ended, another one goes on with its session."""
+def _slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Have commands of Slurm of this test; return their files: ``sbatch`` is run, and ``squeue`` is printed."""
     bin_, home = tmp_path / "bin", tmp_path / "home"
     bin_.mkdir()
-    for name, text in (("sbatch", "echo 41"), ("squeue", 'cat "$HOME/queue"')):
+    for name, text in (("sbatch", '. "$HOME/sbatch"'), ("squeue", 'cat "$HOME/squeue"')):
         (bin_ / name).write_text(f"#!/bin/sh\n{text}\n")
         (bin_ / name).chmod(0o755)
     home.mkdir()
+    (home / "sbatch").write_text("echo 41")
+    (home / "squeue").touch()
     monkeypatch.setenv("PATH", f"{bin_}:/usr/bin:/bin")
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
+    return home
+
+
+def _order(system: str = "slurm") -> JobOrder:
+    request = msgspec.structs.replace(_REQUEST, system=system, seconds=60.0)
+    return JobOrder(request=request, site=Facility(), arguments=(), detach=True, dry_run=False)
+
+
+def test_the_directory_of_a_job_that_runs_gets_no_second_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after the terminal of `launch` was closed; once the job has ended, another one goes on with its session."""
+    home = _slurm(tmp_path, monkeypatch)
     job = new_job_directory(tmp_path, "job")
-    request = msgspec.structs.replace(_REQUEST, system="slurm", seconds=60.0)
-    order = JobOrder(request=request, site=Facility(), arguments=(), detach=True, dry_run=False)
-    assert run_order(CommandOutput(), order, job) is Exit.FINISHED
-    (home / "queue").write_text("41|RUNNING|None\n")
-    with pytest.raises(ConflictError, match="job 41 is RUNNING in this directory") as caught:
-        run_order(CommandOutput(), order, job)
-    (home / "queue").write_text("41|COMPLETED|None\n")
+    assert run_order(CommandOutput(), _order(), job) is Exit.FINISHED
+    (home / "squeue").write_text("41|RUNNING|None\n")
+    for system in ("slurm", "ssh"):
+        with pytest.raises(ConflictError, match="job 41 is RUNNING in this directory") as caught:
+            run_order(CommandOutput(), _order(system), job)
+    (home / "squeue").write_text("41|COMPLETED|None\n")
 
     assert "scancel 41" in caught.value.hint
-    assert run_order(CommandOutput(), order, job) is Exit.FINISHED
+    assert run_order(CommandOutput(), _order(), job) is Exit.FINISHED
+
+
+@pytest.mark.parametrize(
+    ("sbatch", "is_known", "is_kept"),
+    [("exit 1", True, True), ("exit 1", False, False), ("echo later", False, True)],
+    ids=["of a former job", "new and refused", "new and without a number"],
+)
+def test_a_directory_with_a_job_outlives_a_refusal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, sbatch: str, is_known: bool, is_kept: bool
+) -> None:
+    """The graph of a job that was cancelled before it began stays, and that of a job that may be queued."""
+    home = _slurm(tmp_path, monkeypatch)
+    job = new_job_directory(tmp_path, "job")
+    job.graph.touch()
+    if is_known:
+        run_order(CommandOutput(), _order(), job)
+    (home / "sbatch").write_text(sbatch)
+
+    with pytest.raises((BatchSystemError, JobRefusedError), match=r"no number|refused"):
+        run_order(CommandOutput(), _order(), job)
+    assert job.graph.exists() is is_kept
 
 
 def test_jobs_in_a_row_that_complete_nothing_are_counted() -> None:
