@@ -9,7 +9,7 @@ program that sends the token. A browser is redirected to the form that deploys; 
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -32,7 +32,7 @@ from translator.options import DEFAULT_ALGORITHM
 from translator.parameters import substitute
 from translator.problem_codes import BAD_PARTITION, problem
 from translator.web.forms import Form, form_of, whole_number
-from translator.web.records import DeployRequest, TranslateQuery, TranslationInfo
+from translator.web.records import DeployRequest, TranslateQuery, TranslationInfo, TranslatorLimits
 from translator.web.translator_service import TranslatorService
 
 _UNLIMITED_MEMORY = 1000.0
@@ -326,7 +326,7 @@ class _DaliugeHandlers:
         return self._drops(_content(form, "lg"), query)
 
     def fill(self, call: Request) -> Response:
-        return _fill(form_of(call), self._service.limits.depth)
+        return _fill(form_of(call), self._service.limits)
 
     def partition(self, call: Request) -> Response:
         form = form_of(call)
@@ -471,17 +471,36 @@ def _placeholders(number: int) -> tuple[str, ...]:
     return tuple(f"#{place}" for place in range(number))
 
 
-def _fill(form: Form, depth: int) -> Response:
+class _Limited(dict[str, Any]):
+    """Values that may be used so often that they have `most` bytes in all: a small form could ask for a huge answer."""
+
+    def __init__(self, values: Iterable[tuple[str, Any]], most: int) -> None:
+        super().__init__(values)
+        self._sizes: dict[str, int] = {}
+        self._most = self._left = most
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a value, and count its bytes."""
+        value = super().__getitem__(name)
+        if name not in self._sizes:
+            self._sizes[name] = len(msgspec.json.encode(value))
+        self._left -= self._sizes[name]
+        if self._left < 0:
+            raise HttpError(413, f"values in place of placeholders have more than {self._most:,} bytes")
+        return value
+
+
+def _fill(form: Form, limits: TranslatorLimits) -> Response:
     content, parameters = _content(form, "lg"), form.fields.get("parameters") or b"{}"
-    check_depth(content, depth, what="lg_content")
-    check_depth(parameters, depth, what="parameters")
+    check_depth(content, limits.depth, what="lg_content")
+    check_depth(parameters, limits.depth, what="parameters")
     try:
         values = msgspec.json.decode(parameters, type=dict[str, Any])
         graph = msgspec.json.decode(content)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise HttpError(400, f"the form has a field that is not JSON: {error}") from error
     try:
-        return Response(body=substitute(graph, dict(_flat(values, "", 0)), set(), tilde=True))
+        return Response(body=substitute(graph, _Limited(_flat(values, "", 0), limits.body), set(), tilde=True))
     except RecursionError as error:
         raise HttpError(400, "the graph is nested too deeply") from error
 

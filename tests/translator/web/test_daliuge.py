@@ -19,6 +19,7 @@ from translator.options import DEFAULT_ALGORITHM
 from translator.web import forms
 from translator.web.daliuge import imbalance_of, read_eagle, steering
 from translator.web.forms import Form, decode_percent, read_form
+from translator.web.records import TranslatorLimits
 from translator.web.routes import STREAMS
 
 
@@ -102,6 +103,21 @@ def test_placeholders_are_filled(served: Served) -> None:
     reply = served.ask("POST", "/lg_fill", form)
 
     assert reply.json() == {"a": 4, "b": '"quoted" and 4', "c": ["~/home", "~unknown"], "~x": 1}
+
+
+@pytest.mark.parametrize(
+    ("graph", "value"),
+    [("~x " * 300, "v" * 300), ("~x " * 30, "{x}" * 30), (["~x"] * 300, ["v" * 300])],
+    ids=["in a text", "in a value", "whole values"],
+)
+def test_a_small_form_gets_no_huge_answer(serve: Callable[..., Served], graph: Any, value: Any) -> None:
+    """Values in place of placeholders have at most as many bytes as a form may have, as no login is needed."""
+    served = serve(TranslatorLimits(body=20_000))
+    form = {"lg_content": json.dumps(graph), "parameters": json.dumps({"x": value})}
+    reply = served.ask("POST", "/lg_fill", form)
+
+    assert reply.status == 413, reply.text[:200]
+    assert "more than 20,000 bytes" in reply.text
 
 
 @pytest.mark.slow
