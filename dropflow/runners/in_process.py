@@ -398,6 +398,8 @@ class ThreadRunner:
                 running = _ThreadAttempt(threading.current_thread(), needs, task.then, self._clock.monotonic())
                 self._running[task.drop, task.attempt] = running
                 self._capacity.take(needs)
+                if not needs.are_plain:
+                    self._changed.notify_all()  # others may have waited behind it, and fit beside it
                 return task
         return None
 

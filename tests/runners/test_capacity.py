@@ -234,6 +234,47 @@ def test_attempts_wait_while_memory_is_nearly_used_up(tmp_path: Path, monkeypatc
     assert [len(names) for names in _most_at_a_time(graph, tmp_path)] == [1] * 8
 
 
+class _Gate:
+    """Executes no attempt to its end until it is told to."""
+
+    on_stream_opened = on_overdue = staticmethod(lambda _: None)
+
+    def __init__(self) -> None:
+        self.begun: set[int] = set()
+        self.ends = threading.Semaphore(0)
+
+    def execute(self, task: Task) -> AttemptResult:
+        self.begun.add(task.drop)
+        self.ends.acquire()
+        return AttemptResult(task.drop, task.attempt)
+
+    def abort(self, drop: int, attempt: int, grace: float = 5.0) -> None:
+        """Let one attempt end."""
+        self.ends.release()
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def test_all_threads_work_again_after_an_attempt_waited_for_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plain attempts behind one that waits for memory begin together with it; they need no end of others."""
+    _set_memory(monkeypatch, _Memory(1000.0))
+    large = Template(key="l", name="Large", kind=Kind.APP, arguments=(Argument(name="memory", value=600),))
+    gate, count = _Gate(), 5
+    templates = (large, Template(key="p", name="Plain", kind=Kind.APP))
+    runner = ThreadRunner(gate, threads=count - 1, templates=templates)  # type: ignore[arg-type]
+    runner.start(lambda _: None)
+    runner.submit([Task(0, 1, 0, "large", ())])
+    assert until(lambda: gate.begun == {0})
+    runner.submit([Task(drop, 1, min(drop - 1, 1), f"a{drop}", ()) for drop in range(1, count)])
+    gate.ends.release()
+    together = until(lambda: len(gate.begun) == count, 20.0)
+    gate.ends.release(count)
+    runner.close()
+
+    assert together
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("chain", ["A{0} -> b{0}", "a{0} -> A{0} -> b{0}"])
 @pytest.mark.parametrize("kind", ["inline", "threads", "processes"])
