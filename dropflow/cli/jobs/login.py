@@ -9,6 +9,7 @@ needs one connection, too (`LoginTunnel`), and no dropflow on the login node: a 
 address and the key of the job, and one port of this host is forwarded to that address.
 """
 
+import itertools
 import os
 import shlex
 import shutil
@@ -136,16 +137,21 @@ def _answer(output: CommandOutput, login: str, order: JobOrder, results: Path, p
 
 
 def _unpack(archive: IO[bytes], results: Path) -> None:
-    """Move what is in a tar archive into a directory, once all of it is here."""
+    """Move what is in a tar archive into a directory, once all of it is here.
+
+    A directory in the place of a result stays, as ``NAME.before-fetch`` and a number: it may have files of the user.
+    """
     results.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=results, prefix=".incoming-") as aside:
         with tarfile.open(fileobj=archive, mode="r|") as members:
             members.extractall(aside, filter="data")
-        for path in sorted(Path(aside).glob("*/*")):
+        paths = [path for path in Path(aside).glob("*") if path.is_symlink() or not path.is_dir()]
+        for path in sorted([*paths, *Path(aside).glob("*/*")]):
             target = results / path.relative_to(aside)
             target.parent.mkdir(exist_ok=True)
             if target.is_dir() and not target.is_symlink():
-                shutil.rmtree(target)
+                names = (f"{target}.before-fetch{f'-{number}' if number else ''}" for number in itertools.count())
+                target.rename(next(name for name in names if not os.path.lexists(name)))
             path.replace(target)
 
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tarfile
 from errno import ENOSPC
 from io import BytesIO
 from pathlib import Path
@@ -114,6 +115,29 @@ def test_a_directory_with_a_job_outlives_a_refusal(
     with pytest.raises((BatchSystemError, JobRefusedError), match=r"no number|refused"):
         run_order(CommandOutput(), _order(), job)
     assert job.graph.exists() is is_kept
+
+
+def test_results_of_a_login_node_remove_no_directory(tmp_path: Path) -> None:
+    """A directory in the place of a result is kept each time, and files beside the directories of results come, too."""
+    sent, here = tmp_path / "sent", tmp_path / "here"
+    (sent / "results" / "maps").mkdir(parents=True)
+    (sent / "results" / "maps" / "new.fits").write_text("new")
+    (sent / "report.json").write_text("{}")
+    (here / "results" / "maps").mkdir(parents=True)
+    (here / "results" / "maps" / "thesis.txt").write_text("precious")
+    for _ in range(2):
+        archive = BytesIO()
+        with tarfile.open(fileobj=archive, mode="w|") as members:
+            members.add(sent, arcname="")
+        archive.seek(0)
+        login._unpack(archive, here)
+
+    assert sorted(str(path.relative_to(here)) for path in here.rglob("*.*") if path.is_file()) == [
+        "report.json",
+        "results/maps.before-fetch-1/new.fits",
+        "results/maps.before-fetch/thesis.txt",
+        "results/maps/new.fits",
+    ]
 
 
 def test_jobs_in_a_row_that_complete_nothing_are_counted() -> None:
