@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import distribution
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import msgspec
 
@@ -73,15 +74,24 @@ def install_on(hosts: Sequence[SshHost]) -> tuple[list[SshHost], list[HostProble
         program = f"{inspect.getsource(_install)}\n_install({folder!r}, {name!r}, {text!r}, *{host.packages!r})"
         base = msgspec.structs.replace(host, python=host.python or "python3")
         command = ssh_command(base, "-c 'exec(eval(input()))'")
-        try:
-            done = subprocess.run(  # noqa: S603 - no shell here
-                command, input=f"{program!r}\n".encode(), capture_output=True, timeout=_INSTALL_SECONDS, check=False
-            )
-        except subprocess.TimeoutExpired:
-            text = f"dropflow was not installed within {_INSTALL_SECONDS:g} s"
-            return HostProblem(host=host.name, text=text, hint="install it there, and name its 'python'")
+        # A file, because a shared connection that ssh leaves in the background keeps its standard error open.
+        with TemporaryFile() as errors:
+            try:
+                done = subprocess.run(  # noqa: S603 - no shell here
+                    command,
+                    input=f"{program!r}\n".encode(),
+                    stdout=subprocess.DEVNULL,
+                    stderr=errors,
+                    timeout=_INSTALL_SECONDS,
+                    check=False,
+                )
+            except subprocess.TimeoutExpired:
+                text = f"dropflow was not installed within {_INSTALL_SECONDS:g} s"
+                return HostProblem(host=host.name, text=text, hint="install it there, and name its 'python'")
+            errors.seek(0)
+            said = errors.read().decode(errors="replace")
         if done.returncode:
-            lines = [line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
+            lines = [line for line in said.splitlines() if line.strip()]
             last = lines[-1].strip() if lines else f"ssh ended with status {done.returncode}"
             is_unreachable = done.returncode == SSH_FAILED
             text = last if is_unreachable else f"dropflow cannot be installed: {last}"

@@ -1,12 +1,16 @@
-"""Batch systems: how their lists of jobs are read."""
+"""Batch systems: how their lists of jobs are read. Hosts over ssh: how dropflow is installed there."""
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
 from dropflow.errors import BatchSystemError, UsageError
+from managers.jobs import installation
 from managers.jobs.batch import SYSTEMS, Facility
 from managers.jobs.job_directory import JobRequest
+from managers.jobs.ssh import SshHost
 
 _QSTAT = """
 pbs-server:
@@ -121,3 +125,18 @@ def test_a_path_that_batch_systems_misread_is_refused_before_a_job_is_submitted(
 
     with pytest.raises(UsageError, match="batch systems take"):
         SYSTEMS[system].directives(request, Facility(), Path("/home/user", directory, "output.log"))
+
+
+def test_an_installation_ends_with_its_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shared connection that ssh leaves in the background keeps the standard error of the first command open."""
+    ssh = tmp_path / "ssh"
+    ssh.write_text(f"#!/bin/sh\ncat >/dev/null\nsleep 60 </dev/null >/dev/null &\necho $! >{tmp_path}/kept\n")
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(installation, "_INSTALL_SECONDS", 20.0)
+
+    hosts, problems = installation.install_on([SshHost(name="a")])
+    os.kill(int((tmp_path / "kept").read_text()), signal.SIGKILL)
+
+    assert [host.name for host in hosts] == ["a"]
+    assert problems == []
