@@ -35,7 +35,7 @@ def tail_of(download: Download) -> LogTail:
     is_cut = read > _SHOWN_BYTES
     shown = bytes(kept[-_SHOWN_BYTES:])
     if is_cut and b"\n" in shown:
-        shown = shown.partition(b"\n")[2]
+        shown = shown.partition(b"\n")[2] or shown  # the last line may be longer
     return LogTail(text=shown.decode("utf-8", "replace"), is_cut=is_cut, is_open=is_open)
 
 

@@ -221,6 +221,14 @@ def test_of_a_long_log_the_last_lines_are_shown() -> None:
     assert 60_000 < len(tail.text) <= 65_536
 
 
+def test_of_a_long_last_line_the_end_is_shown() -> None:
+    """No line begins in the shown part, and yet it is not empty."""
+    tail = tail_of(Source(b"first\n" + b"x" * 70_000 + b"\n").download)
+
+    assert tail.is_cut
+    assert tail.text == "x" * 65_535 + "\n"
+
+
 def test_only_a_part_of_a_huge_log_is_read() -> None:
     """Reading stops after 16 MiB, and the preview records that."""
     source = Source(b"x" * (20 * 1024 * 1024), 1024 * 1024)
