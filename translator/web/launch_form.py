@@ -84,7 +84,8 @@ def launch_groups(
 def _value_field(parameter: TemplateParameter, form: TemplateForm) -> FormField:
     """Return the field for a parameter. A number is asked for as a text if its value is an expression."""
     text, low, high = form.shown(parameter), parameter.minimum, parameter.maximum
-    limits = [f"from {_number(low)}" + ("" if high is None else f" to {_number(high)}")] if low is not None else []
+    limits = [f"from {_number(low)}"] if low is not None and high is None else []
+    limits += [f"{_number(low)} to {_number(high)}"] if low is not None and high is not None else []
     limits += [f"up to {_number(high)}"] if low is None and high is not None else []
     used = f"used by {few(parameter.used_in, _MOST_USES)}"
     is_number = parameter.type in ("Integer", "Float") and _is_plain_number(text)
