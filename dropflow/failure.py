@@ -179,7 +179,7 @@ def trace_of(error: BaseException, frames: TracebackType | None) -> str:
         return "".join(sendable(line, _TRACE_LINE_CHARACTERS) + "\n" for line in lines)
     except Interrupted:
         raise
-    except BaseException as problem:  # noqa: BLE001 - as above: notes, causes and attributes are user code too
+    except BaseException as problem:  # noqa: BLE001 - notes, causes and attributes are user code
         return f"the traceback is not available: {name_of(problem)} was raised while it was formatted\n"
 
 

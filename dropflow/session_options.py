@@ -245,7 +245,7 @@ class AnnotatedField(NamedTuple):
 
     @property
     def special(self) -> str:
-        """Return the type of values that are not plain numbers or words: ``walltime``, ``duration`` or ``runner``."""
+        """The type of values that are not plain numbers or words: ``walltime``, ``duration`` or ``runner``."""
         return str((self.meta.extra or {}).get("type", ""))
 
 

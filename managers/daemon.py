@@ -246,7 +246,7 @@ class Daemon:
 
 
 def daemon_routes(daemon: Daemon) -> list[Route]:
-    """The routes of a daemon: its own API, and DALiuGE's paths."""
+    """Return the routes of a daemon: its own API, and DALiuGE's paths."""
 
     def native(method: str, path: str, handler: Callable[[Request], object], summary: str, **more: object) -> Route:
         fields = {"tag": "daemon", **more}

@@ -47,7 +47,7 @@ class ClusterKey(msgspec.Struct, frozen=True):
 
     @property
     def fingerprint(self) -> str:
-        """Return a few characters by which people compare keys; they do not reveal the secret."""
+        """A few characters by which people compare keys; they do not reveal the secret."""
         return hashlib.sha256(b"dropflow cluster key " + self.public).hexdigest()[:16]
 
     def __repr__(self) -> str:

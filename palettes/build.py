@@ -197,7 +197,7 @@ def node_of(component: Component, owner: str = "") -> EagleNode:
 
 
 def _radio(entry: RadioEntry) -> EagleNode:
-    """A command or a function, with its fields and ports."""
+    """Return the component of a command or a function, with its fields and ports."""
     base = next(
         component
         for component in app_components()

@@ -169,7 +169,7 @@ def _fields(name: str, ours: Mapping[str, Field], theirs: Mapping[str, Field]) -
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two values mean the same: 4 and "4" do, as do no value and an empty text."""
+    """Return whether two values mean the same: 4 and "4" do, as do no value and an empty text."""
     if one == other and isinstance(one, bool) is isinstance(other, bool):
         return True
     return ("" if one is None else str(one)) == ("" if other is None else str(other))

@@ -284,7 +284,7 @@ _OPERATIONS: Mapping[str, Callable[[Number, Number], Number]] = {
 
 
 def _is_whole(left: Number, right: Number) -> bool:
-    """Whether a quotient is an integer that no float has to represent."""
+    """Return whether a quotient is an integer that no float has to represent."""
     return isinstance(left, int) and isinstance(right, int) and left % right == 0
 
 

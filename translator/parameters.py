@@ -252,7 +252,7 @@ def placeholder_name(value: Any) -> str:
 
 
 def unresolved(value: Any) -> bool:
-    """Whether `value` is a single placeholder."""
+    """Return whether `value` is a single placeholder."""
     return isinstance(value, str) and _GLOBAL_VARIABLES_WHOLE.fullmatch(value) is not None
 
 
@@ -535,7 +535,7 @@ def _computed(
 
 
 def _is_plain(text: str) -> bool:
-    """Whether a text is a number without any operator."""
+    """Return whether a text is a number without any operator."""
     try:
         float(text)
     except ValueError:
@@ -614,12 +614,12 @@ def _spelled(fields: Mapping[str, str]) -> Problem:
 
 
 def _depends(node: LogicalNode, field: Field) -> bool:
-    """Whether a field is an estimate that depends on the sizes of inputs."""
+    """Return whether a field is an estimate that depends on the sizes of inputs."""
     return is_estimate(node, field) and isinstance(field.value, str) and uses_names(field.value, INPUT_NAMES)
 
 
 def _is_left(value: Any, type_: str) -> bool:
-    """Whether a value is not converted: it is empty, or a text that is replaced later (``$DLG_ROOT``, ``{x}``)."""
+    """Return whether a value is not converted: it is empty, or a text to be replaced later (``$DLG_ROOT``, ``{x}``)."""
     replaced = isinstance(value, str) and (value.lstrip().startswith("$") or unresolved(value))
     return replaced or is_empty(value, type_)
 

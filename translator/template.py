@@ -131,7 +131,7 @@ def _add_uses(parameters: dict[str, TemplateParameter], node: LogicalNode, field
 
 
 def is_numeric(node: LogicalNode, field: Field) -> bool:
-    """Whether a field is a number, by its type or because it is the size of a construct."""
+    """Return whether a field is a number, by its type or because it is the size of a construct."""
     if field.is_port:
         return False
     return field.type in ("Integer", "Float") or field.name in MULTIPLICITIES.get(node.category, ())
@@ -149,7 +149,7 @@ def _range(field: Field) -> tuple[float | None, float | None]:
 
 
 def is_template(parameters: tuple[TemplateParameter, ...]) -> bool:
-    """Whether a parameter has no value, so that the graph has to be filled in."""
+    """Return whether a parameter has no value, so that the graph has to be filled in."""
     return any(parameter.value is None and parameter.used_in for parameter in parameters)
 
 

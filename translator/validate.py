@@ -207,7 +207,7 @@ def _missing_port(node: LogicalNode, port: str, usages: tuple[str, ...], link: L
 
 
 def _fits(going: Field, coming: Field) -> bool:
-    """Whether the types of two ports fit, as in EAGLE: one type is a prefix of the other."""
+    """Return whether the types of two ports fit, as in EAGLE: one type is a prefix of the other."""
     going_type, coming_type = going.type, coming.type
     if "Object" in (going_type, coming_type) or going_type in _UNTYPED or coming_type in _UNTYPED:
         return True

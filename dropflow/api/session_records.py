@@ -159,7 +159,7 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def time_left(self) -> str:
-        """Return how much time is left, as ``about 12 s left``, or why that is not known; empty if nothing is known."""
+        """The time that is left, as ``about 12 s left``, or why that is not known; empty if nothing is known."""
         if self.is_quiet:
             return format_quiet(self.quiet)
         return "" if self.is_over or self.remaining is None else f"about {format_remaining(self.remaining)} left"

@@ -63,15 +63,15 @@ class InputData(Protocol):
         ...
 
     def read(self) -> bytes:
-        """The whole content."""
+        """Return the whole content."""
         ...
 
     def open(self) -> BinaryIO:
-        """A binary stream over the content; close it. On an open input, ``read1`` waits only for the next bytes."""
+        """Return a binary stream over the content; close it. ``read1`` of an open input waits for the next bytes."""
         ...
 
     def value(self, encoding: str | None = None) -> Any:
-        """The content decoded with `encoding`, by default the encoding of the port.
+        """Return the content decoded with `encoding`, by default the encoding of the port.
 
         A list of values if several producers wrote the content, or an application joined several values in it.
         """
@@ -104,7 +104,7 @@ class OutputData(Protocol):
         ...
 
     def open(self) -> BinaryIO:
-        """A writable stream that appends to the content. It is closed at the end of the attempt at the latest."""
+        """Return a writable stream that appends to the content. It is closed at the latest when the attempt ends."""
         ...
 
     def put(self, value: Any, encoding: str | None = None) -> None:
@@ -184,7 +184,7 @@ class Context(Protocol):
         ...
 
     def input(self, port: str) -> InputData | None:
-        """The first input at `port`."""
+        """Return the first input at `port`."""
         ...
 
     @property
@@ -264,7 +264,7 @@ class App(ABC):
 
     @classmethod
     def uses(cls, argument: Argument, template: Template) -> bool:  # noqa: ARG003 - some look at the whole node
-        """Whether the application itself reads this application argument of its node."""
+        """Return whether the application itself reads this application argument of its node."""
         return any(parameter.name == argument.name for parameter in cls.component.parameters)
 
     @cached_property

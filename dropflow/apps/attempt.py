@@ -103,7 +103,7 @@ class AttemptOutput:
         return len(block) if self._abandoned else self.write(block)
 
     def open(self) -> BinaryIO:
-        """A writable stream that appends to the content. It is closed at the end of the attempt at the latest."""
+        """Return a writable stream that appends to the content. It is closed at the latest when the attempt ends."""
         stream = cast(BinaryIO, io.BufferedWriter(_Appender(self), _WRITE_BUFFER_BYTES))
         self._streams.append(stream)
         return stream
@@ -458,7 +458,7 @@ class AttemptContext:
         return self._outputs
 
     def input(self, port: str) -> AttemptInput | None:
-        """The first input at `port`."""
+        """Return the first input at `port`."""
         return next((entry for entry in self.inputs if entry.port == port), None)
 
     def log(self, text: str, level: str = "INFO") -> None:

@@ -104,19 +104,19 @@ class AttemptInput:
         return kept or kind in ("bytes", "shm")
 
     def view(self) -> memoryview:
-        """The whole content, without a copy."""
+        """Return the whole content, without a copy."""
         return view(self._content)
 
     def read(self) -> bytes:
-        """The whole content."""
+        """Return the whole content."""
         return read(self._content)
 
     def open(self) -> BinaryIO:
-        """A binary stream over the content; close it."""
+        """Return a binary stream over the content; close it."""
         return open_content(self._content)
 
     def value(self, encoding: str | None = None) -> Any:
-        """The content decoded with `encoding`, by default that of the port; a list if it holds several values."""
+        """Return the content decoded with `encoding`, by default that of the port; a list of several values."""
         return decode(self._encoding(encoding), self)
 
     def values(self, encoding: str | None = None) -> list[Any]:
@@ -321,33 +321,33 @@ class StreamedInput(AttemptInput):
         return not self._stream.final
 
     def value(self, encoding: str | None = None) -> Any:
-        """The decoded content; waits until it is complete."""
+        """Return the decoded content; waits until it is complete."""
         self._wait()
         return super().value(encoding)
 
     def values(self, encoding: str | None = None) -> list[Any]:
-        """The values in the content; waits until it is complete."""
+        """Return the values in the content; waits until it is complete."""
         self._wait()
         return super().values(encoding)
 
     def view(self) -> memoryview:
-        """The whole content without a copy; waits until it is complete."""
+        """Return the whole content without a copy; waits until it is complete."""
         if not self._wait().size:
             return memoryview(b"")
         with self.reader() as reader, storage_errors("read", self.name):
             return memoryview(mmap.mmap(reader.descriptor, 0, access=mmap.ACCESS_READ))
 
     def read(self) -> bytes:
-        """The whole content; waits until it is complete."""
+        """Return the whole content; waits until it is complete."""
         with self.open() as stream:
             return stream.read()
 
     def open(self) -> BinaryIO:
-        """A binary stream over the content, which waits for more data until the end; close it."""
+        """Return a binary stream over the content, which waits for more data until the end; close it."""
         return cast(BinaryIO, io.BufferedReader(self.reader(), _READ_BUFFER_BYTES))
 
     def reader(self) -> StreamReader:
-        """A stream without a buffer; see `open`."""
+        """Return a stream without a buffer; see `open`."""
         with self._attempt.interruption.shielded():  # otherwise its files might stay open
             reader = StreamReader(self._stream.location, self._attempt.check)
             self._readers.append(reader)

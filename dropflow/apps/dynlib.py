@@ -105,7 +105,7 @@ class DynlibApp(App):
 
     @classmethod
     def uses(cls, argument: Argument, template: Template) -> bool:  # noqa: ARG003 - as in App
-        """Whether the library gets the argument."""
+        """Return whether the library gets the argument."""
         return fold(argument.name) != fold(TIMEOUT.name)
 
     def needs(self) -> tuple[str, ...]:

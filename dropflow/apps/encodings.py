@@ -103,7 +103,7 @@ def _pickled(value: Any) -> bytes:
 
 
 def _is_plain_array(value: Any) -> bool:
-    """Whether `value` is an array of numbers. Does not import numpy."""
+    """Return whether `value` is an array of numbers. Does not import numpy."""
     kind = type(value)
     return kind.__name__ == "ndarray" and kind.__module__ == "numpy" and not value.dtype.hasobject
 
@@ -270,15 +270,15 @@ class EncodedSource(Protocol):
         ...
 
     def view(self) -> memoryview:
-        """The whole content, without a copy."""
+        """Return the whole content, without a copy."""
         ...
 
     def read(self) -> bytes:
-        """The whole content."""
+        """Return the whole content."""
         ...
 
     def open(self) -> BinaryIO:
-        """A stream over the content."""
+        """Return a stream over the content."""
         ...
 
     def warn(self, text: str) -> None:
@@ -479,7 +479,7 @@ def _named(source: EncodedSource) -> str:
 
 
 def holds_values(source: EncodedSource) -> bool:
-    """Whether a content begins with a pickle or an npy array, and is not text."""
+    """Return whether a content begins with a pickle or an npy array, and is not text."""
     head = bytes(source.view()[: len(NPY_START)])
     return not source.is_text and (head == NPY_START or _looks_pickled(head))
 
@@ -532,7 +532,7 @@ def canonical(encoding: str | None) -> str:
 
 
 def is_text(encoding: str) -> bool:
-    """Whether contents in `encoding` (a name in `ENCODINGS`) are text."""
+    """Return whether contents in `encoding` (a name in `ENCODINGS`) are text."""
     return encoding in _TEXTS
 
 

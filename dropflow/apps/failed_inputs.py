@@ -242,5 +242,5 @@ def _is_path(value: Any) -> bool:
 
 
 def is_secret(name: str) -> bool:
-    """Whether a value with this name is to be hidden."""
+    """Return whether a value with this name is to be hidden."""
     return _SECRET_NAME.search(name) is not None

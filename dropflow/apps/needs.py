@@ -105,7 +105,7 @@ def prepare_containers(
 def note_containers(templates: Iterable[Template], directory: Path, *, engine: str = "") -> None:
     """Note in `directory` which images of this host applications would run in; none if it has no container engine."""
     if images := images_of(templates):
-        from dropflow.apps.container_engine import note_images  # noqa: PLC0415 - as above
+        from dropflow.apps.container_engine import note_images  # noqa: PLC0415 - most graphs have no containers
 
         with suppress(MissingDependencyError):
             note_images(images, directory, engine=engine)
@@ -114,7 +114,7 @@ def note_containers(templates: Iterable[Template], directory: Path, *, engine: s
 def end_containers(sessions: Path) -> None:
     """Remove containers that an earlier process has left of the sessions with a directory in `sessions`."""
     if next(sessions.glob("*/containers.json"), None) is not None:
-        from dropflow.apps import container_engine  # noqa: PLC0415 - as above
+        from dropflow.apps import container_engine  # noqa: PLC0415 - most graphs have no containers
 
         container_engine.end_containers(sessions)
 
@@ -164,7 +164,7 @@ def refuse_need(need: str, where: str = "") -> None:
         case "secret" | "virtual" | "modules":
             refuse_unmet_need(kind, name)
         case "container":
-            from dropflow.apps.container_engine import container_engine  # noqa: PLC0415 - as above
+            from dropflow.apps.container_engine import container_engine  # noqa: PLC0415 - few graphs need it
 
             container_engine()
 
@@ -200,7 +200,7 @@ def _package(entry: "EntryPoint") -> str:
 
 
 def _may_be_function(name: str) -> bool:
-    """Whether bash may have a function of this name, such as ``module``."""
+    """Return whether bash may have a function of this name, such as ``module``."""
     return "BASH_ENV" in os.environ or f"BASH_FUNC_{name}%%" in os.environ
 
 

@@ -166,7 +166,7 @@ def _verb(reason: str, count: int) -> str:
 
 
 def is_event(arguments: Mapping[str, Argument], port: str) -> bool:
-    """Whether `port` carries no data and only orders drops."""
+    """Return whether `port` carries no data and only orders drops."""
     argument = arguments.get(port)
     return argument is not None and argument.type.lower() == "event"
 

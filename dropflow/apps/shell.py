@@ -277,7 +277,7 @@ class PlaceholderFiller:
 
 
 def mentions_arguments(command: str, template: Template) -> bool:
-    """Whether `command` has a placeholder, so that arguments are not appended to it."""
+    """Return whether `command` has a placeholder, so that arguments are not appended to it."""
     names = {argument.name for argument in template.arguments}
     return any(
         placeholder.match["side"] or placeholder.match["name"] in names
@@ -286,7 +286,7 @@ def mentions_arguments(command: str, template: Template) -> bool:
 
 
 def _is_piece(argument: Argument, others: Iterable[Argument]) -> bool:
-    """Whether the value of a field names data with ``%i0``, ``%o[key]`` or ``{port}``."""
+    """Return whether the value of a field names data with ``%i0``, ``%o[key]`` or ``{port}``."""
     if argument.is_port or not isinstance(argument.value, str):
         return False
     ports = {other.name for other in others if other.is_port}
@@ -334,7 +334,7 @@ def appended(template: Template, filling: PlaceholderFiller) -> Iterator[str]:
 
 
 def _answers_to(drop: InputData | OutputData, key: str) -> bool:
-    """Whether `key` is the id, name or port of this drop, or the id of its logical node, which is part of its id."""
+    """Return whether `key` is the id, name or port of this drop, or the id of its logical node, a part of its id."""
     return key in (drop.oid, drop.name, drop.port) or re.search(rf"(^|_)k?{re.escape(key)}(_|$)", drop.oid) is not None
 
 
@@ -402,7 +402,7 @@ class BashShellApp(App):
 
     @classmethod
     def uses(cls, argument: Argument, template: Template) -> bool:
-        """Whether the command mentions the argument, or it may be added to the command."""
+        """Return whether the command mentions the argument, or it may be added to the command."""
         fields = template.arguments
         if any(isinstance(field.value, str) and f"{{{argument.name}}}" in field.value for field in fields):
             return True

@@ -72,7 +72,7 @@ class TemplateCache:
         return plan
 
     def may_be_shared(self, row: int) -> bool:
-        """Whether drops of a data node can have several producers, here or on other nodes."""
+        """Return whether drops of a data node can have several producers, here or on other nodes."""
         is_shared = self._shared.get(row)
         if is_shared is None:
             producers = sum(link.target == row for link in self.links)

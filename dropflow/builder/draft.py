@@ -209,7 +209,7 @@ class DraftGraph:
         return DraftGraph(self.name, list(copies.values()), links)
 
     def _stands_after(self, app: DraftNode, scatter: DraftNode) -> bool:
-        """Whether an application reads data in a scatter and data beside it that do not come from it."""
+        """Return whether an application reads data in a scatter and data beside it that do not come from it."""
         links = [link for link in self.links if app in (link.source, link.target)]
         if any(link.closes_loop or link.loop_aware for link in links):
             return False

@@ -105,7 +105,7 @@ class CompletionReply(msgspec.Struct, frozen=True, kw_only=True):
     script: str
 
     def lines(self) -> Iterator[str]:
-        """The script."""
+        """Yield the script."""
         yield from self.script.splitlines()
 
 

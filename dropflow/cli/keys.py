@@ -40,7 +40,7 @@ class KeyReply(msgspec.Struct, frozen=True, kw_only=True):
     revoked: dict[str, int] = {}
 
     def lines(self) -> Iterator[str]:
-        """The fingerprint and the file."""
+        """Yield the fingerprint and the file."""
         yield f"key of user {self.user} {self.fingerprint}" if self.user else f"cluster key {self.fingerprint}"
         yield f"  {'made' if self.made else 'in'} {self.key}"
         if self.made and self.user:

@@ -23,7 +23,7 @@ class OpenReply(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
     def lines(self) -> Iterator[str]:
-        """The address alone."""
+        """Yield the address alone."""
         yield self.url
 
 

@@ -57,7 +57,7 @@ class Reply(Protocol):
         ...
 
     def lines(self) -> Iterator[str]:
-        """The answer for people, line by line."""
+        """Return the answer for people, line by line."""
         ...
 
 
@@ -160,7 +160,7 @@ class ErrorReply(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...] = ()
 
     def lines(self) -> Iterator[str]:
-        """The error, or all problems of the graph."""
+        """Yield the error, or all problems of the graph."""
         if self.problems:
             yield from problem_lines(self.problems)
             errors = sum(problem.severity is Severity.ERROR for problem in self.problems)

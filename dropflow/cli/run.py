@@ -78,7 +78,7 @@ class RunReply(msgspec.Struct, frozen=True, kw_only=True):
         return cls(**summary(result))
 
     def lines(self) -> Iterator[str]:
-        """The end, the root causes of failures, and where the results are."""
+        """Yield the end, the root causes of failures, and where the results are."""
         yield headline(self.status, self.drops, self.seconds, self.states)
         if self.reused:
             saved = f" (saved about {format_duration(self.saved)})" if self.saved >= 1 else ""
@@ -153,7 +153,7 @@ class ForecastReply(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def lines(self) -> Iterator[str]:
-        """The sums, then one line for each node."""
+        """Yield the sums, then one line for each node."""
         waits = f", {self.waits:,} only if their inputs change" if self.waits else ""
         yield f"{plural(self.runs, 'application')} would run{waits}; {self.reused:,} reused"
         yield from (f"  {text}" for text in self.price_lines())

@@ -147,7 +147,7 @@ def continue_session(
 
 
 def _no_manager(context: click.Context) -> bool:
-    """Whether no manager is named, and none runs on this host: RUN cannot be a session."""
+    """Return whether no manager is named, and none runs on this host: RUN cannot be a session."""
     from dropflow.submission.manager_records import records_here
 
     named = context.get_parameter_source("url") in (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)

@@ -43,7 +43,7 @@ class DaskTask(App):
         self._runner.run(context)
 
     def _made_runner(self) -> "TaskRunner":
-        from dropflow.dask_tasks.run_task import TaskRunner  # noqa: PLC0415 - see above
+        from dropflow.dask_tasks.run_task import TaskRunner  # noqa: PLC0415 - only workers need it
 
         fields = {argument.name: argument.value for argument in self.template.arguments}
         return TaskRunner(fields[TASKS_FIELD], fields[KEYS_FIELD], self.template)

@@ -168,7 +168,7 @@ def decode_value(content: Any) -> Any:
     count = _NUMBER.unpack_from(view, end)[0]
     places: Sequence[int] = struct.unpack_from(f"<{2 * count}Q", view, end - 2 * count * _NUMBER.size)
     buffers = [view[start : start + size] for start, size in zip(places[::2], places[1::2], strict=True)]
-    return pickle.loads(view[: places[0]], buffers=buffers)  # noqa: S301 - see above
+    return pickle.loads(view[: places[0]], buffers=buffers)  # noqa: S301 - a value of a task of the same user
 
 
 def read_value(stream: BinaryIO) -> Any:

@@ -316,7 +316,7 @@ def remove_part_folder(path: str) -> None:
     folder = path.rpartition("/")[0]
     if folder.endswith(PART_FOLDER):
         with contextlib.suppress(OSError):
-            os.rmdir(folder)  # noqa: PTH106 - see above
+            os.rmdir(folder)  # noqa: PTH106 - text, once a file
 
 
 class FileStore:

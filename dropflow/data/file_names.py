@@ -41,7 +41,7 @@ PLACEHOLDERS: Mapping[str, Callable[[str, float, str], str]] = {
 
 
 def is_blank(value: object) -> bool:
-    """Whether a `filepath` or `dirname` is empty; EAGLE writes ``None`` as text."""
+    """Return whether a `filepath` or `dirname` is empty; EAGLE writes ``None`` as text."""
     return value is None or str(value).strip() in ("", "None")
 
 

@@ -84,12 +84,12 @@ class FileOwners:
         return self._of.get(path, ())
 
     def is_replaced(self, path: str, drop: int) -> bool:
-        """Whether another drop has written `path` since `drop` did."""
+        """Return whether another drop has written `path` since `drop` did."""
         owners = self._of.get(path)
         return owners is not None and drop not in owners
 
     def is_only(self, path: str, drop: int) -> bool:
-        """Whether `drop` is the only owner of `path`, and no drop has written in it."""
+        """Return whether `drop` is the only owner of `path`, and no drop has written in it."""
         return self._of.get(path) == (drop,) and path not in self._folders
 
     def leave(self, path: str, drop: int) -> None:

@@ -126,7 +126,7 @@ def verify(handle: Handle) -> None:
 
 
 def is_same(path: str, other: str) -> bool:
-    """Whether two files have the same bytes, or two directories the same files. Links are compared by their targets.
+    """Return whether two files have the same bytes, or two directories the same files. Links are compared by target.
 
     Raises
     ------

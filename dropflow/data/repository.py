@@ -92,7 +92,7 @@ _SMALL = 4096
 def is_removed(
     template: Template, handle: Handle, workspace: Workspace, *, ours: bool, temporary: bool = False
 ) -> bool:
-    """Whether the content is removed when its last consumer is done.
+    """Return whether the content is removed when its last consumer is done.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def is_removed(
 
 
 def removes_parent(template: Template) -> bool:
-    """Whether the directory of a removed file is removed too, if it is empty."""
+    """Return whether the directory of a removed file is removed too, if it is empty."""
     return _flag(template, "delete_parent_directory")
 
 
@@ -393,7 +393,7 @@ class LocalRepository:
         return msgspec.structs.replace(part, location=final, final="")
 
     def is_replaced(self, drop: int, handle: Handle) -> bool:
-        """Whether another drop has written something else since at the place of a content."""
+        """Return whether another drop has written something else since at the place of a content."""
         return handle.kind in ("file", "directory") and self._owners.is_replaced(handle.location, drop)
 
     def assemble(self, drop: int, template: Template, parts: Sequence[Handle]) -> Handle:
@@ -588,7 +588,7 @@ class LocalRepository:
                 shared.symlink_to(self._segment)
 
     def _is_written(self, drop: int) -> bool:
-        """Whether an application writes a drop, so that its content did not exist before the session."""
+        """Return whether an application writes a drop, so that its content did not exist before the session."""
         if self._graph is None:
             return False
         ptr = self._graph.predecessors.ptr
@@ -598,7 +598,7 @@ class LocalRepository:
         return handle.kind == "shm" or handle.location.startswith((self._tmp, self._copies))
 
     def _can_write(self, path: str) -> bool:
-        """Whether a file can be made beside a path."""
+        """Return whether a file can be made beside a path."""
         if not self.workspace.is_inside(path):
             try:
                 remove_part_folder(self.workspace.part_beside(path))

@@ -44,7 +44,7 @@ def checksum_of(path: str) -> int:
 
 def _file_checksum(path: str) -> int:
     checksum = 0
-    with open(path, "rb", buffering=0) as stream:  # noqa: PTH123 - as above
+    with open(path, "rb", buffering=0) as stream:  # noqa: PTH123 - text, once a file
         while block := stream.read(_BLOCK_BYTES):
             checksum = zlib.crc32(block, checksum)
     return checksum
@@ -221,7 +221,7 @@ def fingerprint(path: str | Path) -> str:
     """
     with storage_errors("read", path):
         if not os.path.isdir(path):  # noqa: PTH112 - once a file
-            with open(path, "rb") as stream:  # noqa: PTH123 - as above
+            with open(path, "rb") as stream:  # noqa: PTH123 - text, once a file
                 return hashlib.file_digest(stream, content_digest).hexdigest()
         digester = content_digest()
         for name, kind, content in _entries(Path(path)):
@@ -233,7 +233,7 @@ def _entries(root: Path) -> Iterator[tuple[str, str, str]]:
     """Yield the name, kind and digest (or link target) of everything below a directory, sorted by name."""
     for name, path, status in below(str(root)):
         if stat.S_ISLNK(status.st_mode):
-            yield name, "link", os.readlink(path)  # noqa: PTH115 - as above
+            yield name, "link", os.readlink(path)  # noqa: PTH115 - text, once a file
         elif stat.S_ISDIR(status.st_mode):
             yield name, "directory", ""
         else:

@@ -257,7 +257,7 @@ class StreamReader(io.RawIOBase):
             return open(f"{self._folder}/content", "rb", buffering=0)  # noqa: PTH123 - text, as everywhere here
         except FileNotFoundError:
             end = _read_end(self._folder)  # it was committed in the meantime
-        return open(end.final or end.location, "rb", buffering=0)  # noqa: PTH123 - as above
+        return open(end.final or end.location, "rb", buffering=0)  # noqa: PTH123 - text, as everywhere here
 
     def _note(self) -> None:
         # If this fails, the writer sees a reader that does not move, and goes on after `PATIENCE`.
@@ -269,7 +269,7 @@ class StreamReader(io.RawIOBase):
 def _read_end(folder: str) -> Handle:
     path = f"{folder}/end"
     try:
-        with open(path, "rb") as stream:  # noqa: PTH123 - as above
+        with open(path, "rb") as stream:  # noqa: PTH123 - text, as everywhere here
             return msgspec.msgpack.decode(stream.read(), type=Handle)
     except ValueError as error:  # msgspec raises UnicodeDecodeError, too
         raise storage_error("read", path, OSError(0, str(error))) from error
@@ -392,7 +392,7 @@ class StreamPublisher:
     def _position(self, name: str) -> int | None:
         """Return the position of a reader; None if it is closed, or has not begun."""
         try:
-            with open(f"{self._folder}/{name}", "rb") as stream:  # noqa: PTH123 - as above
+            with open(f"{self._folder}/{name}", "rb") as stream:  # noqa: PTH123 - text, as everywhere here
                 data = stream.read(POSITION.size)
         except FileNotFoundError:
             return None

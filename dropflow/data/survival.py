@@ -124,7 +124,7 @@ def is_intact(handle: Handle) -> bool:
         verify(handle)
     except (OSError, DropflowError):
         return False
-    return os.path.exists(handle.location)  # noqa: PTH110 - as above; an empty content is not verified
+    return os.path.exists(handle.location)  # noqa: PTH110 - text; an empty content is not verified
 
 
 # How many nodes are to have the content of each data drop.

@@ -227,11 +227,11 @@ class Workspace:
         private_directory(self.tmp)
 
     def is_on_other_node(self, path: str) -> bool:
-        """Whether `path` is in the directory that the session has on another node, which this one sees."""
+        """Return whether `path` is in the directory that the session has on another node, which this one sees."""
         return not self.is_inside(path) and os.path.basename(self.directory) in path.split("/")  # noqa: PTH119 - text
 
     def is_inside(self, path: str) -> bool:
-        """Whether `path` (absolute, normal) is in the session directory."""
+        """Return whether `path` (absolute, normal) is in the session directory."""
         return path.startswith(self.directory + "/")
 
 

@@ -374,5 +374,5 @@ class OutgoingEvents:
             self._contents.discard(self._exchange.reclaim(drop))
 
     def _is_shared(self, drop: int) -> bool:
-        """Whether a drop concerns this node and another one."""
+        """Return whether a drop concerns this node and another one."""
         return self._core.drops.is_border(drop) or drop in self._core.drops.remote

@@ -122,7 +122,7 @@ class ContentRepository(Protocol):
         ...
 
     def is_replaced(self, drop: int, handle: Handle) -> bool:
-        """Whether another drop has since written a different content at the place of this one."""
+        """Return whether another drop has since written a different content at the place of this one."""
         ...
 
     def discard(self, part: Handle) -> None:

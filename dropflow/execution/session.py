@@ -437,7 +437,7 @@ class Session:
 
     @property
     def handover(self) -> Handover:
-        """Return the objects for the session that continues this one, while no thread is at work in this one."""
+        """The objects for the session that continues this one, while no thread is at work in this one."""
         return Handover(
             self.core,
             self._contents,

@@ -115,7 +115,7 @@ def _adjacency(drops: int, source: _Integers, target: _Integers, link: _Integers
 
 
 def _is_sorted(first: _Integers, second: _Integers, third: _Integers) -> bool:
-    """Whether the rows are sorted by the first, second and third key."""
+    """Return whether the rows are sorted by the first, second and third key."""
     if not bool((first[1:] >= first[:-1]).all()):
         return False
     # Only rows with equal first keys are compared further: none if every drop has one successor.

@@ -77,7 +77,7 @@ class _DfgHeader(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_dfg(head: bytes) -> bool:
-    """Whether a file that starts with these (at least 8) bytes is a `.dfg` container, of any version."""
+    """Return whether a file that starts with these (at least 8) bytes is a `.dfg` container, of any version."""
     return head.startswith(_MAGIC)
 
 

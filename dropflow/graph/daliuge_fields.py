@@ -120,7 +120,7 @@ def as_boolean(value: object) -> bool | None:
 
 
 def is_record(value: object) -> TypeGuard[dict[str, Any]]:
-    """Whether this has the form of an argument record, rather than being a value."""
+    """Return whether this has the form of an argument record, rather than being a value."""
     return isinstance(value, dict) and "value" in value and value.keys() <= _RECORD_KEYS
 
 

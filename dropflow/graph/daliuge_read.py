@@ -108,7 +108,7 @@ def _axes(shape: tuple[int, ...], loops: int, *, is_mpi: bool, job: str = "") ->
 
 
 def _has_room(axes: tuple[Axis, ...], shape: tuple[int, ...]) -> bool:
-    """Whether an index space that a document declares has all indices of its drops."""
+    """Return whether an index space that a document declares has all indices of its drops."""
     sizes = tuple(axis.size for axis in axes)
     return (
         len(sizes) == len(shape)

@@ -112,7 +112,7 @@ def edge_blocks(graph: PhysicalGraph) -> Iterator[EdgeBlock]:
 
 
 def has_parts(graph: PhysicalGraph) -> bool:
-    """Whether the graph has been partitioned or placed."""
+    """Return whether the graph has been partitioned or placed."""
     return graph.parts > 1 or bool(graph.places) or graph.priority is not None
 
 

@@ -282,7 +282,7 @@ def _middle(positions: Sequence[Position]) -> Position | None:
 
 
 def _is_drawn(around: _Block, pairs: set[tuple[int, int]]) -> bool:
-    """Whether all that is in a block has a position; what the translator added gets one between its neighbours."""
+    """Return whether all nodes in a block have a position; those of the translator get one between their neighbours."""
     blocks = around.inside
     known = {at: block.drawn for at, block in enumerate(blocks) if block.drawn is not None}
     if not known or len({(round(x), round(y)) for x, y in known.values()}) < len(known) * _DISTINCT:

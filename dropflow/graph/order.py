@@ -361,7 +361,7 @@ class Precedence:
             self._after.setdefault(link.source, []).append(link)
 
     def holds(self, first: int, index: Sequence[int], second: int, other: Sequence[int]) -> bool:
-        """Whether one drop is settled before another one begins, because the other depends on it.
+        """Return whether one drop is settled before another one begins, because the other depends on it.
 
         A chain of links keeps the position on the axes that all of its nodes share. If two drops differ on such an
         axis, the chain must leave that axis, as a gather does, or lead from one iteration of a loop to a later one.

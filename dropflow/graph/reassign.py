@@ -166,7 +166,7 @@ class _Reassignment:
             self._put(drop, member)
 
     def _is_initial(self, drop: int) -> bool:
-        """Whether nothing that is placed, or is to be placed by something else, decides where a drop goes."""
+        """Return whether nothing that is placed, or is to be placed by something else, decides where a drop goes."""
         ptr = self._before_ptr
         inputs = self._before[ptr[drop] : ptr[drop + 1]]
         if self._is_app[drop]:

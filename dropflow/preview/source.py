@@ -458,7 +458,7 @@ def reading(what: str) -> Iterator[None]:
 
 
 def is_gzip(start: bytes) -> bool:
-    """Whether a content that begins so is compressed by gzip."""
+    """Return whether a content that begins so is compressed by gzip."""
     return start.startswith(_GZIP)
 
 

@@ -59,7 +59,7 @@ def attempt_key(
 
 
 def is_sampled(session: str, drop: str, share: float) -> bool:
-    """Whether the result of a drop is among those that a session computes again, to compare."""
+    """Return whether the result of a drop is among those that a session computes again, to compare."""
     return share > 0.0 and int(key_of(session, drop)[:8], 16) < share * (1 << 32)
 
 
@@ -284,7 +284,7 @@ def input_name(name: str, handle: Handle | None, inside: str) -> str:
 
 
 def _is_complete(attempt: AttemptContext) -> bool:
-    """Whether all inputs are there: otherwise a key that was known before does not tell what they are."""
+    """Return whether all inputs are there: otherwise a key that was known before does not tell what they are."""
     inputs = attempt.task.inputs
     return all(
         source.state is DropState.COMPLETED and not (source.handle and source.handle.missing) for source in inputs

@@ -161,7 +161,7 @@ def _version(module: str) -> str:
 
 
 def is_same_code(before: str, now: str) -> bool:
-    """Whether two sources have the same syntax tree: comments and formatting do not count."""
+    """Return whether two sources have the same syntax tree: comments and formatting do not count."""
     return _parsed(before, "").digest == _parsed(now, "").digest
 
 

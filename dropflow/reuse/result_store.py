@@ -351,7 +351,7 @@ class ResultStore:
         return content if self._is_whole(path, _digest(content) == digest) else None
 
     def is_there(self, content: StoredContent, *, checked: bool = True) -> bool:
-        """Whether a content is available; unless `checked`, whether it seems so by its name and size."""
+        """Return whether a content is available; unless `checked`, whether it seems so by its name and size."""
         if not content.is_apart:
             return content.kind == "null" or _digest(content.body) == content.digest
         if content.kind == "directory":

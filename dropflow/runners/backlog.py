@@ -99,7 +99,7 @@ class Backlog:
 
     @property
     def room(self) -> Room:
-        """Return the limits of the attempts that can be added."""
+        """The limits of the attempts that can be added."""
         count = len(self._costs)
         if self._longs or count >= MOST_AHEAD:
             return NO_ROOM

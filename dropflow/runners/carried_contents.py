@@ -340,7 +340,7 @@ class ContentRelay:
         def run() -> None:
             try:
                 job()
-            except Exception as error:  # noqa: BLE001 - as above
+            except Exception as error:  # noqa: BLE001 - the session must not wait for it
                 if self._end(number):
                     _log.exception("the transfer of a content failed: this is a bug of dropflow")
                     self._report().lost(number, summary_of(error))

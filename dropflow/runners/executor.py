@@ -406,7 +406,7 @@ def _reuse_of(spec: ExecutorSpec, clock: Clock) -> "AttemptReuse | None":
 
 
 def _is_ctrl_c() -> bool:
-    """Whether a KeyboardInterrupt in this thread can come from Ctrl-C, rather than from the application."""
+    """Return whether a KeyboardInterrupt in this thread can come from Ctrl-C, rather than from the application."""
     is_main = threading.current_thread() is threading.main_thread()
     return is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 

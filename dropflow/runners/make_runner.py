@@ -180,11 +180,11 @@ def _external(
     count = workers or usable_cores()
     engine: Engine
     if choice.kind == "dask":
-        from dropflow.runners.dask_engine import DaskEngine  # noqa: PLC0415 - see above
+        from dropflow.runners.dask_engine import DaskEngine  # noqa: PLC0415 - other runners need none of these
 
         engine = DaskEngine(choice.address, count)
     else:
-        from dropflow.runners.ray_engine import RayEngine  # noqa: PLC0415 - see above
+        from dropflow.runners.ray_engine import RayEngine  # noqa: PLC0415 - other runners need none of these
 
         engine = RayEngine(choice.address, workers if choice.address else count, is_elastic=is_node)
     engine = ContentRelay(engine, workspace, ContentStore(choice.contents) if choice.contents else None)
@@ -201,7 +201,7 @@ def capacity_notes(graph: PhysicalGraph, choice: RunnerChoice, workers: int | No
 
 
 def _waits(template: Template) -> bool:
-    """Whether the attempts of a node only wait. The class of a node on other hosts may not be installed here."""
+    """Return whether the attempts of a node only wait. The class of a node on other hosts may not be installed here."""
     try:
         return app_class(template).waits
     except (UnknownComponentError, MissingDependencyError) as error:

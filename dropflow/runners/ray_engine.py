@@ -577,7 +577,7 @@ def _resolved(address: str) -> str:
     if address != "auto":
         return address
     with contextlib.suppress(Exception):  # not a public function of Ray
-        from ray._private.services import canonicalize_bootstrap_address  # noqa: PLC0415 - see above
+        from ray._private.services import canonicalize_bootstrap_address  # noqa: PLC0415 - Ray
 
         return str(canonicalize_bootstrap_address(address) or address)
     return address

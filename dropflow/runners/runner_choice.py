@@ -67,7 +67,7 @@ class RunnerChoice(msgspec.Struct, frozen=True):
             The graph has streams, MPI jobs or applications with GPUs that this runner cannot run.
         """
         from dropflow.apps.registry import streaming_links  # noqa: PLC0415 - all components; names need none
-        from dropflow.graph.templates import needs_of  # noqa: PLC0415 - as above
+        from dropflow.graph.templates import needs_of  # noqa: PLC0415 - all components; names need none
 
         self.refuse_missing()
         if self.contents:

@@ -418,7 +418,7 @@ def _sendable(result: AttemptResult) -> AttemptResult:
     """Return the result, or a failure with the reason why it cannot be sent."""
     try:
         frame(TaskResults((result,)))
-    except Exception as error:  # noqa: BLE001 - as above
+    except Exception as error:  # noqa: BLE001 - the pool fails the attempts of this runner
         text = f"the result of the attempt cannot be sent: {summary_of(error)}"
         failure = Failure(code=AppError.code, kind=name_of(error), text=text)
         return AttemptResult(result.drop, result.attempt, failure=failure, seconds=result.seconds)

@@ -189,7 +189,7 @@ class WorkerEnd:
 
     @property
     def text(self) -> str:
-        """Return the reason, and its last output."""
+        """The reason, and its last output."""
         return f"{self.reason}; it printed last: {self.output}" if self.output else self.reason
 
     def error(self) -> WorkerDiedError:

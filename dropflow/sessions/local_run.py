@@ -246,7 +246,7 @@ def _with_reuse(
 
 
 def _store(options: RunOptions) -> "ResultStore":
-    from dropflow.reuse.result_store import ResultStore, store_place  # noqa: PLC0415 - as above
+    from dropflow.reuse.result_store import ResultStore, store_place  # noqa: PLC0415 - only with --reuse
 
     return ResultStore(store_place(options.store))
 
@@ -271,7 +271,7 @@ def foresee(
     StorageError
         The store cannot be used.
     """
-    from dropflow.reuse.plan import ReuseChoices, plan_reuse, take_by_contents  # noqa: PLC0415 - as above
+    from dropflow.reuse.plan import ReuseChoices, plan_reuse, take_by_contents  # noqa: PLC0415 - only with --reuse
     from dropflow.reuse.reasons import forecast  # noqa: PLC0415
 
     if is_here:
@@ -294,7 +294,7 @@ def foresee(
 
 def _with_reused(result: SessionResult, directory: Path, options: RunOptions) -> SessionResult:
     """Return a result with the counts of reused results, and keep the result store within its bounds."""
-    from dropflow.reuse.log import lack_note, taken_results  # noqa: PLC0415 - as above
+    from dropflow.reuse.log import lack_note, taken_results  # noqa: PLC0415 - only with --reuse
 
     taken = taken_results(directory)
     notes = result.notes
@@ -461,7 +461,7 @@ def prepare_directory(directory: Path, *, overwrite: bool = False, graph: Physic
 
 
 def _is_run_of(graph: PhysicalGraph | None, directory: Path) -> bool:
-    """Whether a directory has a run of a graph of this name."""
+    """Return whether a directory has a run of a graph of this name."""
     if graph is None:
         return False
     try:

@@ -115,7 +115,7 @@ class StoppedSession:
 
     @cached_property
     def frozen(self) -> FrozenSession:
-        """Return the state for a session that continues this one. The contents are compared with their records."""
+        """The state for a session that continues this one. The contents are compared with their records."""
         replayed, drops, states = self.replayed, self.replayed.core.drops, self.settled
         surviving = surviving_contents(self.records, self.directory)
         known = replayed.known or KnownStates(b"")

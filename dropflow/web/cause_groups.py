@@ -41,7 +41,7 @@ class Cause(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """Return the text of the failure; where the failures have different numbers, ``{n}`` stands for them."""
+        """The text of the failure; where the failures have different numbers, ``{n}`` stands for them."""
         return _common([failure.text for failure in (self.first, *self.rest)])
 
     @property
@@ -56,7 +56,7 @@ class Cause(msgspec.Struct, frozen=True):
 
     @property
     def harm(self) -> str:
-        """Return a text about how many drops failed, were taken along, or are lost."""
+        """A text about how many drops failed, were taken along, or are lost."""
         if not self.first.drop:
             return f"{plural(self.count, 'drop')} lost" if self.count else ""
         own = self.count - self.took_along

@@ -166,7 +166,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def verdict(self) -> str:
-        """Return in one sentence whether the graphs differ."""
+        """One sentence: whether the graphs differ."""
         if not self.is_same_graph:
             return f"The graphs differ: {plural(self.graph.total, 'difference')}."
         places = "" if self.first.digest == self.second.digest else ", with other places or ids of drops"

@@ -135,7 +135,7 @@ class SessionReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Return which parts the report leaves out because they are too large."""
+        """The parts that the report leaves out because they are too large."""
         count, notes = len(self.graph.templates), []
         if count > _MOST_SHAPES:
             notes.append(f"The picture of the graph is left out: it has {count:,} logical nodes.")

@@ -413,7 +413,7 @@ class Children:
     # Waiting for children.
 
     def is_settled(self) -> bool:
-        """Whether each child that requests still wait for has answered or failed once."""
+        """Return whether each child that requests still wait for has answered or failed once."""
         return all(child.settled or not child.is_waited_for for child in self._children.values())
 
     def end_waiting(self) -> None:
@@ -422,12 +422,12 @@ class Children:
             child.is_waited_for = False
 
     def has_answer_after(self, url: str, number: int) -> bool:
-        """Whether a status request after this number has an answer or an error."""
+        """Return whether a status request after this number has an answer or an error."""
         child = self._children.get(url)
         return child is None or child.settled > number
 
     def is_only_silent(self, url: str) -> bool:
-        """Whether a child is silent but not lost: it may just be busy."""
+        """Return whether a child is silent but not lost: it may just be busy."""
         child = self._children.get(url)
         if child is None or child.unfit or child.silent_since is None:
             return False

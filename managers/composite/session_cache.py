@@ -66,7 +66,7 @@ class _Merged:
 
     @property
     def signature(self) -> tuple[object, ...]:
-        """Return a value that changes whenever the merged session changes."""
+        """A value that changes whenever the merged session changes."""
         sources = [(part.child, _signature(part.detail), part.freshness, bool(part.missing)) for part in self.parts]
         return *sources, self.silent
 
@@ -136,7 +136,7 @@ class SessionCache:
             self.note_absent(session, url, since=since)
 
     def is_current(self, url: str, row: SessionVersion) -> bool:
-        """Whether the last answer of a child about a session that is over has this version."""
+        """Return whether the last answer of a child about a session that is over has this version."""
         known = self._sessions.get(row.session, {}).get(url)
         return (
             known is not None
@@ -173,7 +173,7 @@ class SessionCache:
         return frozenset(self._sessions.get(session, {}))
 
     def has_unfinished(self, url: str) -> bool:
-        """Whether a session was not over at this child in its last answers."""
+        """Return whether a session was not over at this child in its last answers."""
         held = [by_child[url] for by_child in self._sessions.values() if url in by_child]
         return any(not part.detail.is_over for part in held)
 
@@ -202,7 +202,7 @@ class SessionCache:
         return known is not None and known.has_old_details
 
     def is_over_at(self, session: str, url: str) -> bool:
-        """Whether the part of a child was over when it answered last."""
+        """Return whether the part of a child was over when it answered last."""
         known = self._sessions.get(session, {}).get(url)
         return known is not None and known.detail.is_over
 

@@ -131,7 +131,7 @@ class PendingDeletions:
         self._epochs[session, url] = max(epoch, self._epochs.get((session, url), epoch))
 
     def has(self, session: str, url: str, epoch: int) -> bool:
-        """Whether this deployment of a session is to be deleted on a child."""
+        """Return whether this deployment of a session is to be deleted on a child."""
         return epoch <= self._epochs.get((session, url), -1)
 
     def epoch_of(self, session: str) -> int:

@@ -134,7 +134,7 @@ class JobDirectory:
 
     @property
     def request(self) -> JobRequest:
-        """Return the request that the job was made for.
+        """The request that the job was made for.
 
         Raises
         ------

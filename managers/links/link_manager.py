@@ -137,7 +137,7 @@ class LinkManager:
     # What is known of the links.
 
     def is_settled(self) -> bool:
-        """Whether all peers have acknowledged everything that was sent."""
+        """Return whether all peers have acknowledged everything that was sent."""
         return all(outbound.is_settled for outbound in self._outbounds.values())
 
     def last_seen(self) -> dict[str, tuple[int, float]]:

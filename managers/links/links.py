@@ -143,7 +143,7 @@ class Links:
         self._loop.send(peer, outgoing)
 
     def has_room(self, peer: str) -> bool:
-        """Whether `peer` has no more unprocessed data than its window."""
+        """Return whether `peer` has no more unprocessed data than its window."""
         window = self._driver.windows.get(peer)
         return window is None or window.used <= self._settings.window
 

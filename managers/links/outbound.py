@@ -225,7 +225,7 @@ class Outbound:
         self._reconnect_at = min(self._reconnect_at, now + self._reconnect_delay)
 
     def _is_earlier(self, incarnation: int, now: float) -> bool:
-        """Whether this is an earlier process of the peer, and the later one has sent a message lately."""
+        """Return whether this is an earlier process of the peer, and the later one has sent a message lately."""
         is_heard = self.state is OutboundState.UP or now < self._confirmed + self._settings.earlier_after
         return incarnation < self.remote_incarnation and is_heard
 

@@ -112,7 +112,7 @@ class ContentExchange:
         )
 
     def is_outside(self, handle: Handle) -> bool:
-        """Whether a content is outside of the session's directory, where other nodes may see it."""
+        """Return whether a content is outside of the session's directory, where other nodes may see it."""
         is_file = self.in_place and handle.kind in ("file", "directory")
         return is_file and not self._workspace.is_inside(handle.location)
 
@@ -150,7 +150,7 @@ class ContentExchange:
     # From others.
 
     def needs_fetching(self, content: Content) -> bool:
-        """Whether a content must be fetched, or looked for on a disk."""
+        """Return whether a content must be fetched, or looked for on a disk."""
         handle = content.handle
         return not (handle.kind in ("null", "url") or (handle.kind == "bytes" and len(handle.body) == handle.size))
 

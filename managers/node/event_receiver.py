@@ -255,4 +255,4 @@ def _failed(event: Reported, failure: Failure) -> tuple[RemoteEvent, Failure]:
 
 
 def _discard(_: Sequence[NodeArrival]) -> None:
-    """The session is over."""
+    """Discard what comes in after the end of the session."""

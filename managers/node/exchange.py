@@ -238,7 +238,7 @@ class NodeExchange:
         self._sent_to.update(self._sender.flush())
 
     def has_room(self) -> bool:
-        """Whether the session may take a step: no node has too many unprocessed messages, or the session is to end."""
+        """Return whether the session may take a step: no node has too many unprocessed messages, or it is to end."""
         self._sent_to = {node for node in self._sent_to if not self._links.has_room(node)}
         return self._is_stopping or not self._sent_to
 

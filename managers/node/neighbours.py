@@ -95,7 +95,7 @@ class NodeLinks(Protocol):
         ...
 
     def has_room(self, peer: str) -> bool:
-        """Whether `peer` has no more unprocessed data than its window."""
+        """Return whether `peer` has no more unprocessed data than its window."""
         ...
 
     def wait_for_room(self, peer: str, *, give_up: Callable[[], bool]) -> None:

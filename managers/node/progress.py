@@ -73,7 +73,7 @@ class SettlingRate:
 
     @property
     def usual_quiet(self) -> float:
-        """Return for how many seconds no drop may settle before the rates cannot predict the remaining time.
+        """Seconds without a settled drop after which the rates cannot predict the remaining time.
 
         This is three times the longest pause between settled drops during the last minutes, because attempts that began
         together also end together.

@@ -174,7 +174,7 @@ class Voter:
 
     @property
     def waiting(self) -> str:
-        """Return why an ended view, or the end, waits, for users; empty if it does not wait."""
+        """The reason why an ended view, or the end, waits, for users; empty if it does not wait."""
         candidacy = self._candidacy
         if candidacy is None:
             candidate = self.view.voters[self._promised[1]].node if self.is_frozen else ""

@@ -274,7 +274,7 @@ class _Trial:
         return all(part.state.is_terminal for part in self._parts())
 
     def _may_skip(self) -> bool:
-        """Whether the session has gone on after the last fault, or there is nothing more to wait for."""
+        """Return whether the session has gone on after the last fault, or there is nothing more to wait for."""
         now = self._cluster.simulation.time
         if now < self._busy:
             views = min((part.view.number for part in self._parts()), default=0)

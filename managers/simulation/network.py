@@ -36,7 +36,7 @@ class Endpoint(Protocol):
         ...
 
     def is_settled(self) -> bool:
-        """Whether everything that was sent has been acknowledged."""
+        """Return whether everything that was sent has been acknowledged."""
         ...
 
 
@@ -83,7 +83,7 @@ class _SimulatedConnection:
         self.back = _Direction()
 
     def joins(self, *names: str) -> bool:
-        """Whether all these processes are its ends."""
+        """Return whether all these processes are its ends."""
         ends = {self.client.name, "" if self.server is None else self.server.name}
         return ends.issuperset(names)
 
@@ -155,17 +155,17 @@ class SimulatedNetwork:
                 self.simulation.call_later(seconds, partial(self.unblock, a, b))
 
     def is_blocked(self, sender: str, receiver: str) -> bool:
-        """Whether packets from one process to another are dropped."""
+        """Return whether packets from one process to another are dropped."""
         return (sender, receiver) in self._blocked
 
     def refuses(self, client: str, name: str, address: str) -> bool:
-        """Whether the host of a process refuses a connection: it can be reached, and no process listens there."""
+        """Return whether the host of a process refuses a connection: it answers, and no process listens there."""
         is_reached = not self.is_blocked(client, name) and not self.is_blocked(name, client)
         is_listening = any(endpoint.address == address for endpoint in self._endpoints.values())
         return is_reached and name not in self.dark and not is_listening
 
     def is_settled(self) -> bool:
-        """Whether all messages have arrived."""
+        """Return whether all messages have arrived."""
         return all(endpoint.is_settled() for endpoint in self._endpoints.values())
 
     def run(self) -> None:

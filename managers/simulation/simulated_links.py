@@ -128,7 +128,7 @@ class SimulatedLinks:
         self.carry_out(self.manager.send(peer, [outgoing], self._simulation.time))
 
     def has_room(self, peer: str) -> bool:
-        """Whether `peer` has no more unprocessed data than its window."""
+        """Return whether `peer` has no more unprocessed data than its window."""
         window = self._driver.windows.get(peer)
         return window is None or window.used <= self._settings.window
 
@@ -183,7 +183,7 @@ class SimulatedLinks:
         return self._driver.statistics()
 
     def is_settled(self) -> bool:
-        """Whether all peers have acknowledged everything that was sent."""
+        """Return whether all peers have acknowledged everything that was sent."""
         return self.manager.is_settled()
 
     def close(self) -> None:

@@ -232,7 +232,7 @@ class SimulatedRunner:
             self._on_written()
 
     def _is_running(self, attempt: "_Attempt") -> bool:
-        """Whether an attempt was not aborted, and its session is not over."""
+        """Return whether an attempt was not aborted, and its session is not over."""
         return self._running.get((attempt.task.drop, attempt.task.attempt)) is attempt
 
     def _end(self, attempt: "_Attempt") -> None:
@@ -305,7 +305,7 @@ class _Attempt:
         self._readers: dict[int, StreamReader] | None = None
 
     def has_read_all(self) -> bool:
-        """Whether the streams that it reads have ended.
+        """Return whether the streams that it reads have ended.
 
         Raises
         ------

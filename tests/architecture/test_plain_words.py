@@ -36,6 +36,7 @@ _WORDS = {
     _RELATIVE: "the user, the process ...",
 }
 _PATTERNS = {re.compile(rf"\b(?:{words})\b"): plain for words, plain in _WORDS.items()}
+_NOT_COMMANDS = {"Whether", "The", "A", "An", "How", "Which"}
 _ANY = re.compile(rf"\b(?:{'|'.join(_WORDS)})\b")
 """All of them: one search of a file that has none takes a tenth of the time of a search of each line for each."""
 _SUFFIXES = {".py", ".md", ".tpl", ".js", ".css", ".sh", ".toml", ".jinja"}
@@ -128,3 +129,22 @@ def test_no_module_refers_its_reader_to_itself() -> None:
     texts = {path: (ROOT / path).read_text(encoding="utf-8") for path in modules}
 
     assert [str(path) for path, name in modules.items() if re.search(rf"`{re.escape(name)}[.`]", texts[path])] == []
+
+
+@pytest.mark.slow
+def test_docstrings_say_what_functions_do_and_what_properties_are() -> None:
+    """A function returns, yields or makes something; a property is something. The help of a command may be a noun."""
+    odd = []
+    for path in files(*PRODUCT):
+        for node in ast.walk(parsed(path)):
+            text = ast.get_docstring(node) if isinstance(node, ast.FunctionDef) else None
+            if text and isinstance(node, ast.FunctionDef):
+                marks = [ast.unparse(decorator) for decorator in node.decorator_list]
+                is_noun = any("property" in mark for mark in marks)
+                is_help = any(mark.startswith("click.") or ".group" in mark or ".command" in mark for mark in marks)
+                if node.name.startswith("test_"):
+                    continue  # the conformance tests: the docstring is the promise
+                first = text.split()[0]
+                if (first == "Return") if is_noun else (first in _NOT_COMMANDS and not is_help):
+                    odd.append(f"{path}:{node.lineno} {node.name}: {text.splitlines()[0]}")
+    assert odd == []

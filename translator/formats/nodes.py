@@ -212,7 +212,7 @@ def _options(raw: Json) -> Iterator[Any]:
 
 
 def is_usable(application: ApplicationRecord) -> bool:
-    """Whether an application was chosen: editors use ``UnknownApplication`` if not."""
+    """Return whether an application was chosen: editors use ``UnknownApplication`` if not."""
     return application.category.lower() not in _UNUSABLE
 
 

@@ -33,7 +33,7 @@ _SEEDS, _CYCLES = 3, 3
 
 
 def has_kahypar() -> bool:
-    """Whether Mt-KaHyPar is installed."""
+    """Return whether Mt-KaHyPar is installed."""
     return find_spec("mtkahypar") is not None
 
 

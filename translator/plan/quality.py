@@ -91,7 +91,7 @@ def _volume_moved(graph: PhysicalGraph, cut: npt.NDArray[np.bool_]) -> float:
 
 
 def _is_acyclic(parts: int, source: npt.NDArray[np.int32], target: npt.NDArray[np.int32]) -> bool:
-    """Whether the graph of parts has no cycle (Kahn's algorithm, with one edge for each pair of parts)."""
+    """Return whether the graph of parts has no cycle (Kahn's algorithm, with one edge for each pair of parts)."""
     pairs = np.unique(source.astype(np.int64) * parts + target)
     following: dict[int, list[int]] = {}
     waiting = np.bincount(pairs % parts, minlength=parts).tolist()

@@ -72,7 +72,7 @@ class Level(msgspec.Struct, frozen=True):
     is_list: bool = False
 
     def is_zipped(self, other: "Level") -> bool:
-        """Whether one of two levels names the other in `zip_with`."""
+        """Return whether one of two levels names the other in `zip_with`."""
         return not {*self.group_keys}.isdisjoint(other.zip_with) or not {*other.group_keys}.isdisjoint(self.zip_with)
 
     @property
@@ -141,7 +141,7 @@ def spelled(levels: Levels) -> str:
 
 
 def is_on(value: Any) -> bool:
-    """Whether a value means yes; in old files switches are text."""
+    """Return whether a value means yes; in old files switches are text."""
     if isinstance(value, str):
         return value.strip().casefold() in _ON
     return bool(value)

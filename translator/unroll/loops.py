@@ -73,7 +73,7 @@ def cycles(units: dict[str, Unit], wires: Iterable[Wire]) -> list[list[str]]:
 
 
 def never_waits(links: Sequence[Link], maps: Sequence[IndexMap]) -> bool:
-    """Whether it is certain, without the drops, that none of them waits for itself through carries and feedback.
+    """Return whether it is certain, without the drops, that none of them waits for itself through carries and feedback.
 
     A cycle of links is harmless in a loop in which all of them stay: each of its links leads to the same iteration or
     to the next one. Without the links to the next one there is no cycle, or again a harmless one.
@@ -99,7 +99,7 @@ def _in_order(links: list[tuple[int, int, IndexMap]]) -> bool:
 
 
 def _carried(links: list[tuple[int, int, IndexMap]]) -> bool:
-    """Whether the links, between nodes that reach each other, stay in a loop with one of them as its carry."""
+    """Return whether the links, between nodes that reach each other, stay in a loop with one of them as its carry."""
     steps = [_steps(edges) for _, _, edges in links]
     for loop in set.intersection(*(set(step) for step in steps)):
         rest = [link for link, step in zip(links, steps, strict=True) if not step[loop]]

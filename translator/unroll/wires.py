@@ -133,7 +133,7 @@ def _group_data(layout: Layout, node: LogicalNode) -> Unit:
 
 
 def _needs_collector(layout: Layout, gather: str) -> bool:
-    """Whether a gather without application passes its inputs on to data, inside or outside."""
+    """Return whether a gather without application passes its inputs on to data, inside or outside."""
     if gather in layout.sources:
         return True
     by_id = layout.graph.by_id

@@ -128,7 +128,7 @@ class Branch(PyFuncApp):
 
 
 def _winners(context: Context, answer: Any) -> list[OutputData]:
-    """The outputs that `answer` chooses.
+    """Return the outputs that `answer` chooses.
 
     Raises
     ------

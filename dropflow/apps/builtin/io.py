@@ -200,7 +200,7 @@ def _listen(host: str, port: int, *, reuse: bool) -> socket.socket:
 
 
 def _strict(host: str, port: int) -> socket.socket:
-    """A listening socket without SO_REUSEADDR, which `socket.create_server` always sets."""
+    """Return a listening socket without SO_REUSEADDR, which `socket.create_server` always sets."""
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     server = socket.socket(family, kind, protocol)
     try:

@@ -148,7 +148,7 @@ def _scatter_split(value: Any, count: int, name: str) -> list[Any]:
 
 
 def _is_uniform(values: list[Any]) -> bool:
-    """Whether numpy can hold `values` without changing them: all numbers, or all text, or equal lists of numbers."""
+    """Return whether numpy can hold `values` unchanged: all numbers, or all text, or equal lists of numbers."""
     import numpy as np  # noqa: PLC0415 - see _split
 
     if all(isinstance(value, str) for value in values):

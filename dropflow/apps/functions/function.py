@@ -221,7 +221,7 @@ def refuse_missing(
 
 
 def _is_meant(argument: Argument) -> bool:
-    """Whether a field is a value for the argument of its name, rather than a setting of the drop."""
+    """Return whether a field is a value for the argument of its name, rather than a setting of the drop."""
     return argument.parameter_type == "ApplicationArgument" or fold(argument.name) not in _OF_THE_DROP
 
 
@@ -781,12 +781,12 @@ def _deliver(context: Context, value: Any, target: Any, bound: Bound) -> None:
 
 
 def readLines(filename: str) -> list[str]:  # noqa: N802 - the name that graphs use
-    """The lines of the text file `filename`, without their ends."""
+    """Return the lines of the text file `filename`, without their ends."""
     return Path(filename).read_text(encoding="utf-8").splitlines()
 
 
 def createRange(end: int = 10, start: int = 0, step: int = 1) -> list[int]:  # noqa: N802 - see readLines
-    """The whole numbers from `start` up to, but without, `end`."""
+    """Return the whole numbers from `start` up to, but without, `end`."""
     return list(range(start, end, step))
 
 
@@ -796,7 +796,7 @@ def createMultiOut(v1: Any = 1, v2: Any = 2) -> dict[str, Any]:  # noqa: N802 - 
 
 
 def getMax(values: Iterable[Any]) -> Any:  # noqa: N802 - see readLines
-    """The largest of `values`."""
+    """Return the largest of `values`."""
     return max(values)
 
 

@@ -126,7 +126,7 @@ def _not_defined(name: str, defined: Iterable[str], where: str) -> BadParameterE
 
 
 def is_pickled(text: str) -> bool:
-    """Whether `text` is a pickle in base64, and not source."""
+    """Return whether `text` is a pickle in base64, and not source."""
     if not _BASE64.fullmatch(text):
         return False
     try:
@@ -147,8 +147,8 @@ def object_from_pickle(text: str, where: str) -> Any:
     """
     body = base64.b64decode("".join(text.split()))
     try:
-        # A graph is code: a user who may run the graph may run this.
-        return pickle.loads(body)  # noqa: S301 - see above
+        # A user who may run the graph may run this.
+        return pickle.loads(body)  # noqa: S301 - a graph is code
     except ModuleNotFoundError as problem:
         package = (problem.name or "").partition(".")[0]
         hint = install_hint("dill") if package == "dill" else _install_hint(package)

@@ -55,7 +55,7 @@ def outdated_modules(clock: Clock) -> frozenset[str]:
 def _changed(path: str) -> float:
     """Return when a file was made or changed; 0 if there is none. Installers set its other times from archives."""
     try:
-        return os.stat(path).st_ctime  # noqa: PTH116 - as above
+        return os.stat(path).st_ctime  # noqa: PTH116 - all modules of a process
     except OSError:
         return 0.0
 

@@ -158,7 +158,7 @@ class DrillReply(msgspec.Struct, frozen=True, kw_only=True):
             yield from columns(self.change_rows(), header=("", "median", "now", "95 %", "now", "repeated", "now"))
 
     def walltime_lines(self) -> Iterator[str]:
-        """How many trials finish by the walltime, and which one would be enough for nearly all."""
+        """Return lines about how many trials finish by the walltime, and which one would be enough for nearly all."""
         if self.walltime_s is not None:
             yield f"within {format_brief(self.walltime_s)}: {self.in_time} of {self.seeds}"
         if self.ended:

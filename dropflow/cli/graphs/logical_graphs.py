@@ -43,7 +43,7 @@ class CheckReply(msgspec.Struct, frozen=True, kw_only=True):
     diff: str = ""
 
     def lines(self) -> Iterator[str]:
-        """The corrections and their difference, all problems, then whether the graph is usable."""
+        """Yield the corrections and their difference, all problems, then whether the graph is usable."""
         yield from self.diff.splitlines()
         yield from (f"fixed {fix.code} {fix.where}: {fix.text}" for fix in self.fixed)
         yield from problem_lines(self.problems)
@@ -152,7 +152,7 @@ class FillReply(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...] = ()
 
     def lines(self) -> Iterator[str]:
-        """The parameters, the files, and the problems."""
+        """Yield the parameters, the files, and the problems."""
         yield from problem_lines(self.problems, least=Severity.WARNING)
         for graph in self.written:
             values = ", ".join(f"{name}={value}" for name, value in graph.values.items())

@@ -72,7 +72,7 @@ class UnrollReply(msgspec.Struct, frozen=True, kw_only=True):
     graph: msgspec.Raw | str | msgspec.UnsetType = msgspec.UNSET
 
     def lines(self) -> Iterator[str]:
-        """The counts, after warnings; or the problems."""
+        """Yield the counts, after warnings; or the problems."""
         if not self.ok:
             yield from problem_lines(self.problems)
             yield "cannot be translated"
@@ -396,7 +396,7 @@ class PartitionReply(msgspec.Struct, frozen=True, kw_only=True):
     graph: msgspec.Raw | str | UnsetType = UNSET
 
     def lines(self) -> Iterator[str]:
-        """The measures, then the load of each of the first parts, if there are details."""
+        """Yield the measures, then the load of each of the first parts, if there are details."""
         ratio = self.makespan_s / self.lower_bound_s if self.lower_bound_s > 0 else 1.0
         yield f"{plural(self.parts, 'part')} on {plural(self.nodes_used, 'node')} by {self.algorithm}"
         yield f"  completion   {self.makespan_s:,.6g} s, {ratio:.3f} of the lower bound {self.lower_bound_s:,.6g} s"

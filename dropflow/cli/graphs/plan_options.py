@@ -101,7 +101,7 @@ planning_options = grouped(
 
 
 def is_url(source: str) -> bool:
-    """Whether this names a manager, rather than a file or nodes."""
+    """Return whether this names a manager, rather than a file or nodes."""
     return "://" in source
 
 

@@ -248,7 +248,7 @@ def _wait_for_end(context: ServerContext, url: str) -> None:
     """Wait until the process should end; meanwhile tell systemd that its server answers, if it watches that."""
     of_this = os.environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
     seconds = int(os.environ.get("WATCHDOG_USEC", "0")) / 3e6 if of_this else 0.0
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(context.options.host, context.options.host)  # noqa: S104 - as above
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(context.options.host, context.options.host)  # noqa: S104 - not bound
     port = urlsplit(url).port
     while not context.stop.wait(seconds or None):
         connection = http.client.HTTPConnection(host, port, timeout=seconds)

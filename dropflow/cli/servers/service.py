@@ -73,7 +73,7 @@ class ServiceReply(msgspec.Struct, frozen=True, kw_only=True):
     next: tuple[str, ...] = ()
 
     def lines(self) -> Iterator[str]:
-        """The text after a dry run; else the file, and what to do next."""
+        """Yield the text after a dry run; else the file, and what to do next."""
         if not self.path:
             yield from self.text.splitlines()
             return

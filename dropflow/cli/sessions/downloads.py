@@ -150,7 +150,7 @@ class FetchReply(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def lines(self) -> Iterator[str]:
-        """The files, then what is missing and why."""
+        """Yield the files, then what is missing and why."""
         there = f", {self.were_there:,} were there already" if self.were_there else ""
         yield f"{plural(self.fetched, 'result')} ({format_size(self.bytes)}) in {self.output}{there}"
         shown = [file for file in self.files if not file.was_there]
@@ -536,7 +536,7 @@ def download_archive(
                         hint="MISSING.txt at its end names missing results, if the manager could write it; a fetch "
                         "into a directory gets the rest, and can be continued",
                     ) from error
-        os.replace(part, target)  # noqa: PTH105 - as above
+        os.replace(part, target)  # noqa: PTH105 - over a file that is there
     except OSError as error:
         raise StorageError(f"the archive cannot be stored: {error.strerror}", where=str(target)) from error
     finally:

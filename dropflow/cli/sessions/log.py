@@ -42,7 +42,7 @@ class LogReply(msgspec.Struct, frozen=True, kw_only=True):
     log: str
 
     def lines(self) -> Iterator[str]:
-        """The lines of the log."""
+        """Yield the lines of the log."""
         yield from self.log.splitlines()
 
 

@@ -76,7 +76,7 @@ class CrateReply(msgspec.Struct, frozen=True, kw_only=True):
     signed: int = 0
 
     def lines(self) -> Iterator[str]:
-        """The file, the results that are not described, and the signature."""
+        """Yield the file, the results that are not described, and the signature."""
         yield f"{self.file} describes {plural(self.results, 'result')}"
         if self.missing:
             yield f"{plural(len(self.missing), 'result')} not in that directory: {few(self.missing, _SHOWN_ABSENT)}"

@@ -49,7 +49,7 @@ class ExplainReply(msgspec.Struct, frozen=True, kw_only=True):
     reasons: tuple[str, ...]
 
     def lines(self) -> Iterator[str]:
-        """The drop, then the reasons."""
+        """Yield the drop, then the reasons."""
         yield self.drop
         yield from (f"  {reason}" for reason in self.reasons)
 

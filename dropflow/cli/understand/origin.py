@@ -46,7 +46,7 @@ class OriginReply(msgspec.Struct, frozen=True, kw_only=True):
     origin: "Origin"
 
     def lines(self) -> Iterator[str]:
-        """The drop, its logical nodes with their parameters, and a page of the drops on the way."""
+        """Yield the drop, its logical nodes with their parameters, and a page of the drops on the way."""
         origin = self.origin
         content = "" if origin.size is None else f", {format_size(origin.size)}, {checksum_text(origin.checksum)}"
         yield f"{origin.name} ({origin.oid}){content}"

@@ -63,7 +63,7 @@ class ReplayReply(msgspec.Struct, frozen=True, kw_only=True):
     hints: tuple[str, ...] = ()
 
     def lines(self) -> Iterator[str]:
-        """The drop, what it read, what it printed, and what it wrote or why it failed."""
+        """Yield the drop, what it read, what it printed, and what it wrote or why it failed."""
         yield f"{self.drop}: {self.state}"
         yield from (f"  read {source}" for source in self.inputs)
         if self.made_again:
@@ -298,7 +298,7 @@ def _input_lines(replay: "Replay") -> Iterator[str]:
 
 def _terminal() -> "pdb.Pdb":
     """Return a debugger at the terminal; the standard streams go to the log of the drop."""
-    import pdb  # noqa: T100 - as above
+    import pdb  # noqa: T100 - people debug with it
 
     return pdb.Pdb(stdin=sys.__stdin__, stdout=sys.__stdout__)
 
@@ -324,7 +324,7 @@ def _editor(app: "App", context: "AttemptContext") -> None:
     # Otherwise the debugger warns that the modules of Python itself have no lines, and the log of the drop has that.
     os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
     try:
-        import debugpy  # noqa: T100 - as above
+        import debugpy  # noqa: T100 - people debug with it
     except ImportError as error:
         raise MissingDependencyError("debugpy is not installed", hint=install_hint("debug")) from error
     from dropflow.apps.functions.function import PyFuncApp

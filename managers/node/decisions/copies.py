@@ -233,7 +233,7 @@ class ContentCopies:
 
     @property
     def waiting(self) -> str:
-        """Return why the end of the session waits, for users; empty if it does not wait."""
+        """The reason why the end of the session waits, for users; empty if it does not wait."""
         return f"waiting for copies of {plural(len(self._asked), 'content')}" if self._asked else ""
 
     def finished(self) -> list[CopyAction]:

@@ -172,7 +172,7 @@ class ViewChanges:
     # Events.
 
     def on_message(self, event: PeerSent, now: float) -> None:
-        """A voter of a session sent a message."""
+        """Handle a message of a voter of a session."""
         message = event.message
         record = self._table.get(message.session, message.epoch)
         if record is None or record.phase.is_leaving:
@@ -236,7 +236,7 @@ class ViewChanges:
             self.on_view_message(member, event.peer, event.message, now)
 
     def on_session(self, record: SessionRecord, event: ViewEvent, now: float) -> None:
-        """A session has stopped, the computation of its next view is done, or copies of contents were made."""
+        """Handle that a session has stopped, that its next view is computed, or that copies of contents were made."""
         member = record.member
         match event:
             case PartFinished():
@@ -259,14 +259,14 @@ class ViewChanges:
                 self._on_copies(member, event, now)
 
     def _on_continued(self, member: ViewMember, event: Continued) -> None:
-        """A session has begun its next view, and its thread has not reported that its part is finished."""
+        """Note that a session has begun its next view, unless its thread has finished its part already."""
         if member.record.work is Work.NEXT_VIEW and event.view == member.views.view.number:
             self._table.set_work(member.record, Work.THREAD)
             if member.views.is_frozen:
                 self._freeze(member)
 
     def _on_frozen(self, member: ViewMember, event: Frozen, now: float) -> None:
-        """A session has stopped."""
+        """Let what waits for a session that has stopped go on: its end, its join, or its next view."""
         record = member.record
         self._table.set_work(record, Work.NONE)
         if record.is_stopping:
@@ -325,7 +325,7 @@ class ViewChanges:
             self._tell_part_done(member, member.views.view, now)
 
     def on_unavailable(self, event: ContentUnavailable) -> None:
-        """A content of another node cannot be fetched: the drop fails, unless the node is lost."""
+        """Fail a drop whose content cannot be fetched from another node, unless that node is lost."""
         record = self._table.get(event.session, event.epoch)
         if record is None:
             return
