@@ -90,10 +90,12 @@ class Statistics(msgspec.Struct, frozen=True):
     drops, settled : int
         All local drops, and those in a terminal state.
     attempts : Attempts
+    rate : float
+        Drops settled per second: since the session began, or, as a manager has it, recently.
     nodes : tuple of NodeStatistics
         By logical node, in the order of the graph's templates.
-    quiet : float
-        Seconds in which no drop has settled, if they are known and unusually long; otherwise 0.
+    time_left : str
+        How much time is left, or why that is not known; empty if nothing is known.
     """
 
     status: SessionState
@@ -101,8 +103,9 @@ class Statistics(msgspec.Struct, frozen=True):
     drops: int
     settled: int
     attempts: Attempts
+    rate: float
     nodes: tuple[NodeStatistics, ...]
-    quiet: float = 0.0
+    time_left: str = ""
 
     @property
     def drop_counts(self) -> DropCounts:
@@ -119,22 +122,19 @@ class Statistics(msgspec.Struct, frozen=True):
         failed, lost = sum(node.failed for node in self.nodes), sum(node.lost for node in self.nodes)
         return count_drops(self.states, failed=failed, lost=lost, running=running, queued=queued)
 
-    @property
-    def rate(self) -> float:
-        """Drops settled per second, since the beginning."""
-        return self.settled / self.seconds if self.seconds > 0 else 0.0
-
 
 def snapshot(core: Core, seconds: float, attempts: Attempts = _NO_ATTEMPTS) -> Statistics:
     """Return the statistics of a core. Takes time per logical node, not per drop."""
     drops = core.graph.drops - len(core.drops.remote)
+    settled = drops - core.drops.unsettled
     lost = _lost_by_template(core)
     return Statistics(
         status=core.status,
         seconds=seconds,
         drops=drops,
-        settled=drops - core.drops.unsettled,
+        settled=settled,
         attempts=attempts,
+        rate=settled / seconds if seconds > 0 else 0.0,
         nodes=tuple(
             NodeStatistics(
                 key=template.key,

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from dropflow.clock import SystemClock
-from dropflow.formatting import format_duration, format_quiet, format_rate, format_size, printable
+from dropflow.formatting import format_duration, format_rate, format_size, printable
 from dropflow.states import UNKNOWN, DropState, SessionState
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def session_progress(*, quiet: bool) -> "Iterator[Callable[[Statistics], None]]"
                 share = 100 * statistics.settled // max(1, statistics.drops)
                 shown.write(
                     f"{statistics.seconds:6.0f} s  {statistics.settled:,} of {statistics.drops:,} drops "
-                    f"({share} %), {_attempts(statistics)}, {_rate(statistics)}\n"
+                    f"({share} %), {_attempts(statistics)}{_pace(statistics)}\n"
                 )
                 shown.flush()
 
@@ -176,9 +176,10 @@ def _attempts(statistics: "Statistics") -> str:
     return f"{attempts.running:,} running, {attempts.queued + attempts.ready:,} waiting for a worker"
 
 
-def _rate(statistics: "Statistics") -> str:
-    """Return the average rate, or that no drop settles at the moment."""
-    return format_quiet(statistics.quiet) if statistics.quiet else format_rate(statistics.rate)
+def _pace(statistics: "Statistics") -> str:
+    """Return the rate and the time left, each after a comma, or that no drop settles at the moment."""
+    rate = f", {format_rate(statistics.rate)}" if statistics.rate else ""
+    return f"{rate}, {statistics.time_left}" if statistics.time_left else rate
 
 
 def _table(statistics: "Statistics") -> "Group":
@@ -189,8 +190,8 @@ def _table(statistics: "Statistics") -> "Group":
 
     table = Table(box=None, padding=(0, 1), show_header=False)
     caption = (
-        f"{statistics.settled:,} of {statistics.drops:,} drops, {_attempts(statistics)}, "
-        f"{_rate(statistics)}, {format_duration(statistics.seconds)}"
+        f"{statistics.settled:,} of {statistics.drops:,} drops, {_attempts(statistics)}"
+        f"{_pace(statistics)}, {format_duration(statistics.seconds)}"
     )
     rows, hidden = _rows(statistics)
     for node in rows:
@@ -237,6 +238,7 @@ def statistics_of(detail: "SessionDetail") -> "Statistics":
         drops=detail.drops,
         settled=detail.settled,
         attempts=Attempts(running=detail.running, queued=detail.queued, ready=detail.ready),
+        rate=detail.rate,
         nodes=tuple(
             NodeStatistics(
                 key=node.key,
@@ -248,5 +250,5 @@ def statistics_of(detail: "SessionDetail") -> "Statistics":
             )
             for node in detail.logical
         ),
-        quiet=detail.quiet if detail.is_quiet else 0.0,
+        time_left=detail.time_left,
     )

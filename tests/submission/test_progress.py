@@ -3,6 +3,7 @@
 import io
 import re
 import sys
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from dropflow.api.session_records import SessionDetail
 from dropflow.execution.statistics import Attempts, NodeStatistics, Statistics
 from dropflow.states import DropState, SessionState
 from dropflow.submission import progress
@@ -30,11 +32,13 @@ def node(name: str, **counts: int) -> NodeStatistics:
 
 def statistics(*nodes: NodeStatistics, seconds: float = 2.0) -> Statistics:
     """Return the statistics of a session with these nodes."""
+    settled = sum(item.settled for item in nodes)
     return Statistics(
         status=SessionState.RUNNING,
         seconds=seconds,
         drops=sum(item.total for item in nodes),
-        settled=sum(item.settled for item in nodes),
+        settled=settled,
+        rate=settled / seconds if seconds else 0.0,
         attempts=Attempts(running=sum(item.counts[DropState.WRITING] for item in nodes)),
         nodes=nodes,
     )
@@ -79,11 +83,22 @@ def test_the_caption_has_rate_and_time() -> None:
     )
 
 
-def test_the_caption_has_how_long_no_drop_has_settled() -> None:
-    """While the last drop waits, an average rate would promise an end that does not come."""
-    quiet = msgspec.structs.replace(statistics(node("Grid", COMPLETED=6, WRITING=1)), quiet=185.0)
+def watched(**fields: Any) -> str:
+    """Return the caption of a session that runs on a manager since 100 s, with 6 of its 8 drops settled."""
+    detail = SessionDetail(
+        session="s", graph="g", status="RUNNING", drops=8, settled=6, running=1, seconds=100.0, usual_quiet=10.0
+    )
+    return shown(progress.statistics_of(msgspec.structs.replace(detail, **fields)))[-1]
 
-    assert "1 running, 0 waiting for a worker, no drop settled for 3 min 05 s, 2.00 s" in shown(quiet)[-1]
+
+def test_the_caption_has_the_recent_rate_and_the_time_left() -> None:
+    """They are those of the session's page; its average rate would be 0.06/s."""
+    assert "waiting for a worker, 2.0/s, about 1.00 s left, 1 min 40 s" in watched(rate=2.0, remaining=1.0)
+
+
+def test_the_caption_has_how_long_no_drop_has_settled() -> None:
+    """While the last drop waits, a rate would promise an end that does not come."""
+    assert "1 running, 0 waiting for a worker, no drop settled for 3 min 05 s, 1 min 40 s" in watched(quiet=185.0)
 
 
 def test_many_nodes_fit_on_the_screen() -> None:
