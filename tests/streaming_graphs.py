@@ -1,6 +1,7 @@
 """Graphs with streaming links, and applications that write and read several streams in a particular order."""
 
 import random
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,10 +13,21 @@ import numpy as np
 
 from dropflow.api.contents_answer import Download
 from dropflow.apps.app_interface import App, Context
+from dropflow.execution.session import Session
 from dropflow.graph.build import GraphBuilder
 from dropflow.graph.components import Component
+from dropflow.graph.order import leaves
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Argument, Kind
+from dropflow.graph.text_ids import oids
+from dropflow.session_options import RunOptions
+from dropflow.sessions import local_run
+from dropflow.sessions.local_run import RunHooks
+from dropflow.states import DropState
+from managers.node.downloads import content_download
+
+Picture = tuple[dict[str, str], dict[str, int]]
+"""State of every drop, and CRC-32 of the content of every leaf that has one."""
 
 FILE = "dlg.data.drops.file.FileDROP"
 MEMORY = "dlg.data.drops.memory.InMemoryDROP"
@@ -192,3 +204,22 @@ def settled(measure: Callable[[], int], pause: Callable[[float], object], *, lea
             return now
         pause(0.01)
     raise AssertionError(f"it does not come to rest, but is {last} now")
+
+
+def alone(graph: PhysicalGraph, directory: Path) -> Picture:
+    """Run a graph in one process, without streams; return the states and contents."""
+    kept: list[Session] = []
+    plain = unstreamed(graph)
+    local_run.run(
+        plain,
+        local_run.prepare_directory(directory),
+        RunOptions(runner="threads"),
+        hooks=RunHooks(on_session=kept.append),
+    )
+    names = oids(graph, range(graph.drops))
+    states = {name: DropState(state).name for name, state in zip(names, kept[0].core.drops.states, strict=True)}
+    handles = {names[leaf]: kept[0].content(leaf) for leaf in leaves(graph).tolist()}
+    contents = {
+        name: zlib.crc32(b"".join(content_download(handle, "x").chunks)) for name, handle in handles.items() if handle
+    }
+    return states, contents

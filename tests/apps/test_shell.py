@@ -24,6 +24,7 @@ from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
 from dropflow.states import SessionState
 from dropflow.testing.attempts import FAILED, Attempted, Given, Wanted, try_app
+from tests.apps.mpi_jobs import COMMAND, job
 from tests.translator.drawing import Drawing
 from translator.logical import Field
 from translator.options import PartitionOptions
@@ -558,21 +559,6 @@ def test_values_that_cannot_be_quoted_are_refused(command: str, value: str, text
 
 
 # MPI jobs: the ranks of a job run one command together.
-
-
-COMMAND = 'echo "$DROPFLOW_RANK of $DROPFLOW_RANKS" > {out}'
-
-
-def job(command: str, ranks: int = 3, copies: int = 1, **fields: object) -> PhysicalGraph:
-    """Return an MPI job in each copy of a scatter, between data and a file."""
-    drawing = Drawing()
-    with drawing.scatter("S", copies):
-        drawing.data("given", pydata="text")
-        out = Field(id="m.out", name="out", usage="OutputPort", encoding="path")
-        drawing.app("m", "Mpi", dropclass="", num_of_procs=ranks, command=command, out=out, **fields)
-        drawing.data("made", "File")
-    drawing.link("given", "m").link("m", "made", ports=("m.out", ""))
-    return translate(drawing.graph()).graph
 
 
 def mpi_run(graph: PhysicalGraph, directory: Path, runner: str = "threads") -> tuple[SessionState, list[str]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.sources import PRODUCT, ROOT, TESTS, files, parsed
-from tests.docs.test_documents import exists
+from tests.docs.documents import exists
 
 _INVERTED = (
     r"(?:Had|Were|Should|Does|Is|Has|Did|Was|Do|Are|Can|Could) (?:it|he|they|there|the|a|an|its|one)\b[^?\n]*, "

@@ -10,7 +10,7 @@ from msgspec import structs
 from tests.constructs.worked import Worked, run_here, run_on_nodes, unrolled
 from tests.managers.node.conftest import Cluster
 from tests.translator.documents import document, link, node
-from tests.translator.drawing import Drawing, codes, edges
+from tests.translator.drawing import Drawing, check_sizes, codes, edges
 from translator.logical import Field
 from translator.pipeline import examine
 
@@ -414,6 +414,12 @@ RESULTS |= {
     "ranks": ["Take(0 of 3\n1 of 3\n2 of 3\n)"] * 2,
     "loops_in_scatters": ["End(" + " ".join(["Take(Step(Step(Begin)))"] * 2) + ")"],
 }
+
+
+@pytest.mark.parametrize("draw", WORKED, ids=lambda draw: draw.__name__)
+def test_sizes_of_constructs_are_those_of_the_unrolled_graph(draw: Callable[[], Worked]) -> None:
+    """Counts, critical path and parallelism are computed without unrolling."""
+    check_sizes(draw().graph())
 
 
 @pytest.mark.parametrize("draw", [*WORKED, *_MORE], ids=lambda draw: draw.__name__)

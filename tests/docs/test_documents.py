@@ -26,13 +26,10 @@ from dropflow.dask.lost_chunks import LostChunksError
 from dropflow.dask.persist import LostContentsError
 from dropflow.web.tickets import TICKET
 from palettes.build import components
+from tests.docs.documents import DOCUMENTS, ROOT, exists
 from tests.processes import default_ports
 from translator.problem_codes import CODES
 
-ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = sorted(
-    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*.md")]
-)
 _FILE = re.compile(r"^```python\n# (\w+\.py)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _FENCE = re.compile(r"^ *```(.*)\n((?:.*\n)*?) *```$", re.MULTILINE)
 _COMMAND = re.compile(r"\w*\$ |(dropflow|pip|python3?|make|curl|ssh|scp|export|sudo) (?!=)")
@@ -342,22 +339,6 @@ _DOTTED = re.compile(r"(?:dropflow|managers|translator|palettes)(?:\.\w+)+")
 _PATH = re.compile(r"(?:dropflow|managers|translator|palettes|tests|docs|examples|benchmarks)/[\w./-]*")
 # Class names in graphs, and a file of a user.
 _OTHERS = {"dropflow.apps.GroupByApp", "translator.py"}
-
-
-def exists(dotted: str) -> bool:
-    """Return whether this is a module, or an attribute of one."""
-    parts = dotted.split(".")
-    for end in range(len(parts), 0, -1):
-        try:
-            found: object = importlib.import_module(".".join(parts[:end]))
-        except ModuleNotFoundError:
-            continue
-        for name in parts[end:]:
-            if not hasattr(found, name) and name not in getattr(found, "__struct_fields__", ()):
-                return False
-            found = getattr(found, name, None)
-        return True
-    return False
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: str(document.relative_to(ROOT)))

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.docs.test_documents import DOCUMENTS, ROOT, exists
+from tests.docs.documents import DOCUMENTS, ROOT, exists
 
 _FOLDER = ROOT / "docs" / "explanation"
 _PICTURES = runpy.run_path(str(_FOLDER / "draw_pictures.py"))["PICTURES"]

@@ -20,8 +20,8 @@ from click.testing import CliRunner
 from dropflow.cli.main import commands
 from tests.browser import accessibility_findings, needs_chromium
 from tests.e2e.observation import observation
-from tests.examples.test_radio import GRAPH as RADIO_GRAPH
-from tests.examples.test_radio import check_files, needs_tools
+from tests.examples.radio import GRAPH as RADIO_GRAPH
+from tests.examples.radio import check_files, needs_tools
 from tests.processes import Running, run
 from tests.translator.web.served import EAGLE
 

@@ -16,7 +16,7 @@ import pytest
 from dropflow.api.client import Client
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import kept_together, placement_groups
-from tests.apps.test_shell import COMMAND, job
+from tests.apps.mpi_jobs import COMMAND, job
 from tests.e2e.cluster import PATIENT, Cluster, content, finished, submit, until
 
 pytestmark = [pytest.mark.slow]

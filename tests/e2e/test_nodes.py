@@ -40,8 +40,8 @@ from managers.planning import plan_deployment
 from tests.corpus import corpus_files, daliuge_runs, needs_corpus
 from tests.e2e.cluster import pipeline, scattered
 from tests.faulty_proxy import ConnectionFaults, FaultyProxy
-from tests.managers.node.test_stream_peers import alone
 from tests.nightly import nightly
+from tests.streaming_graphs import Picture, alone
 from translator.pipeline import translate
 
 pytestmark = pytest.mark.slow
@@ -78,10 +78,6 @@ def _awake(graph: PhysicalGraph) -> PhysicalGraph:
         return msgspec.structs.replace(template, arguments=(*kept, Argument(name="sleep_time", value=0.0)))
 
     return replace(graph, templates=tuple(awake(template) for template in graph.templates))
-
-
-Picture = tuple[dict[str, str], dict[str, int]]
-"""State of every drop, and the checksum of the content of every leaf that has one."""
 
 
 def _alone(graph: PhysicalGraph, directory: Path) -> Picture:

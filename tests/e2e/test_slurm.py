@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dropflow.graph.codec import save
-from tests.apps.test_shell import job
+from tests.apps.mpi_jobs import job
 from tests.e2e.cluster import until
 from tests.e2e.launched import ROOT, Launched, running_slurm
 from tests.processes import gone, working_in

@@ -20,9 +20,8 @@ from tests.e2e.cluster import PATIENT, Cluster, content, finished, placed, port_
 from tests.e2e.test_nodes import FaultyCluster, faulty  # noqa: F401 - the latter is a fixture
 from tests.faulty_proxy import ConnectionFaults
 from tests.managers.node.conftest import Cluster as Together
-from tests.managers.node.test_stream_peers import alone
 from tests.processes import Running, gone, run
-from tests.streaming_graphs import filters, line, random_graph, scattered
+from tests.streaming_graphs import alone, filters, line, random_graph, scattered
 
 pytestmark = pytest.mark.slow
 

@@ -1,14 +1,22 @@
 """Sessions of tests, made from options of their parts, and a runner whose tasks a test takes and answers."""
 
+import heapq
+import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dropflow.execution.interfaces import ContentRepository, Runner
 from dropflow.execution.session import Execution, Resources, Session, Watch
+from dropflow.execution.session_inputs import Inbox, SessionInput
+from dropflow.execution.statistics import SessionResult, Statistics
 from dropflow.execution.tasks import AttemptResult, Task
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.runners.in_process import aborted
 from dropflow.stopping import GRACE_SECONDS
+from dropflow.testing.conformance import FakeRepository
+from managers.simulation.simulated_runner import SimulatedRunner
+from tests.virtual_clock import VirtualClock
 
 _KINDS = (Execution, Resources, Watch)
 
@@ -93,3 +101,47 @@ class FakeRunner:
         """Refuse tasks that were not taken."""
         if self.tasks:
             raise AssertionError(f"unexpected tasks of {[task.oid for task in self.tasks]}")
+
+
+class Driver:
+    """Steps one session whenever something came in, and lets virtual time pass when nothing did."""
+
+    def __init__(
+        self, graph: PhysicalGraph, session_options: Mapping[str, object] | None = None, **options: object
+    ) -> None:
+        self.clock = VirtualClock()
+        self.repository = FakeRepository()
+        self.inbox: Inbox[SessionInput] = Inbox()
+        self.statistics: list[Statistics] = []
+        self._order = itertools.count()
+        self.due: list[tuple[float, int, Callable[[], None]]] = []
+        self.runner = SimulatedRunner(self.clock, self.call_at, **options)  # type: ignore[arg-type]
+        self.session = build_session(
+            graph,
+            self.repository,
+            self.runner,
+            clock=self.clock,
+            on_statistics=self.statistics.append,
+            inbox=self.inbox,
+            check_invariants=True,
+            **(session_options or {}),  # type: ignore[arg-type]
+        )
+
+    def call_at(self, time: float, callback: Callable[[], None]) -> None:
+        """Call back at a virtual time."""
+        heapq.heappush(self.due, (time, next(self._order), callback))
+
+    def run(self) -> SessionResult:
+        """Drive the session to its end."""
+        self.session.begin()
+        while not self.session.is_over:
+            due = self.due[0][0] if self.due else math.inf
+            until = min(due, self.session.deadline())
+            assert until < math.inf, "nothing can happen any more"
+            self.clock.advance(max(0.0, until - self.clock.monotonic()))
+            if due <= until:
+                heapq.heappop(self.due)[2]()
+            self.session.step()
+            self.session.step()  # aborts are answered within a step
+        self.session.close()
+        return self.session.result()

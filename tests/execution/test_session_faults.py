@@ -18,7 +18,7 @@ from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph, follower_column
 from dropflow.states import DropState, SessionState
 from dropflow.testing.drawing import draw, row
-from tests.execution.test_session_steps import Driver
+from tests.execution.sessions import Driver
 
 SEGFAULT = "the worker process was killed by signal 11 (SIGSEGV)"
 DIED = Failure(code="DF202", kind="WorkerDiedError", text=SEGFAULT, hint="look", retryable=True, infrastructure=True)

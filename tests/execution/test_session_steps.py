@@ -1,9 +1,7 @@
 """A session without a thread: it is begun, stepped and ended by a driver, in virtual time."""
 
-import heapq
-import itertools
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 import pytest
@@ -15,7 +13,6 @@ from dropflow.execution.decisions.core import Core
 from dropflow.execution.decisions.events import Event, Failed, Finished
 from dropflow.execution.interfaces import Exchange
 from dropflow.execution.session import Instrument
-from dropflow.execution.session_inputs import Inbox, SessionInput
 from dropflow.execution.statistics import Attempts, SessionResult, Statistics, StatisticsPublisher
 from dropflow.execution.tasks import AttemptResult, StreamOpened, Task
 from dropflow.execution.walltime import postponed
@@ -26,56 +23,11 @@ from dropflow.states import DropState, SessionState
 from dropflow.stopping import GRACE_SECONDS, kill_after, stopped_after
 from dropflow.testing.conformance import FakeRepository
 from dropflow.testing.drawing import draw, row
-from managers.simulation.simulated_runner import SimulatedRunner
-from tests.execution.sessions import FakeRunner, build_session
+from tests.execution.sessions import Driver, FakeRunner, build_session
 from tests.regular_graphs import fan
 from tests.virtual_clock import VirtualClock
 
 BOOM = Failure(code="DF105", kind="ValueError", text="boom", retryable=True)
-
-
-class Driver:
-    """Steps one session whenever something came in, and lets virtual time pass when nothing did."""
-
-    def __init__(
-        self, graph: PhysicalGraph, session_options: Mapping[str, object] | None = None, **options: object
-    ) -> None:
-        self.clock = VirtualClock()
-        self.repository = FakeRepository()
-        self.inbox: Inbox[SessionInput] = Inbox()
-        self.statistics: list[Statistics] = []
-        self._order = itertools.count()
-        self.due: list[tuple[float, int, Callable[[], None]]] = []
-        self.runner = SimulatedRunner(self.clock, self.call_at, **options)  # type: ignore[arg-type]
-        self.session = build_session(
-            graph,
-            self.repository,
-            self.runner,
-            clock=self.clock,
-            on_statistics=self.statistics.append,
-            inbox=self.inbox,
-            check_invariants=True,
-            **(session_options or {}),  # type: ignore[arg-type]
-        )
-
-    def call_at(self, time: float, callback: Callable[[], None]) -> None:
-        """Call back at a virtual time."""
-        heapq.heappush(self.due, (time, next(self._order), callback))
-
-    def run(self) -> SessionResult:
-        """Drive the session to its end."""
-        self.session.begin()
-        while not self.session.is_over:
-            due = self.due[0][0] if self.due else math.inf
-            until = min(due, self.session.deadline())
-            assert until < math.inf, "nothing can happen any more"
-            self.clock.advance(max(0.0, until - self.clock.monotonic()))
-            if due <= until:
-                heapq.heappop(self.due)[2]()
-            self.session.step()
-            self.session.step()  # aborts are answered within a step
-        self.session.close()
-        return self.session.result()
 
 
 def test_a_stepped_session_ends_as_one_with_a_thread() -> None:

@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 from dropflow.graph.build import from_columns
 from dropflow.graph.daliuge_read import collecting
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.slices import Slice, slice_for
+from dropflow.graph.slices import (
+    Slice,
+    slice_for,
+)
 from dropflow.graph.templates import Argument, Axis, Kind, Link, Template
 from tests.translator.drawing import Drawing
 from translator.options import UnrollOptions
@@ -181,3 +184,8 @@ def slice_by_place(graph: PhysicalGraph) -> dict[str, Slice]:
     """Return the slices of a placed graph by node, for all nodes with drops."""
     slices = {node: slice_for(graph, node) for node in sorted(set(graph.places)) or [""]}
     return {node: piece for node, piece in slices.items() if piece.graph.drops}
+
+
+def drops_of(graph: PhysicalGraph, *keys: str) -> list[int]:
+    """Return the drops of some nodes."""
+    return [drop for drop in range(graph.drops) if graph.templates[graph.template[drop]].key in keys]

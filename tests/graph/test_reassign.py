@@ -15,8 +15,7 @@ from dropflow.graph.reassign import FAIR_SHARE, app_weights, excess_drops, may_m
 from dropflow.graph.slices import placement_groups
 from dropflow.graph.templates import Kind
 from dropflow.testing.drawing import draw, row
-from tests.graph.shapes import edges_of, exclusive_and_mpi, graphs, scatter
-from tests.graph.test_slices import drops_of
+from tests.graph.shapes import drops_of, edges_of, exclusive_and_mpi, graphs, scatter
 from tests.regular_graphs import chain, fan, triples
 
 LOST = 9

@@ -20,7 +20,7 @@ from dropflow.graph.slices import (
     with_placement,
 )
 from dropflow.graph.text_ids import oids
-from tests.graph.shapes import edges_of, exclusive_and_mpi, graphs, scatter, slice_by_place
+from tests.graph.shapes import drops_of, edges_of, exclusive_and_mpi, graphs, scatter, slice_by_place
 from translator.options import PartitionOptions
 from translator.plan.registry import ALGORITHMS, check_partition, partition
 
@@ -201,11 +201,6 @@ def test_a_row_of_the_whole_graph_is_found_in_the_slice() -> None:
     one = slice_by_place(placed)["b"]
 
     assert [one.local(drop) for drop in (*range(7), 99)] == [None, 0, 1, 2, 3, 4, 5, None]
-
-
-def drops_of(graph: PhysicalGraph, *keys: str) -> list[int]:
-    """Return the drops of some nodes."""
-    return [drop for drop in range(graph.drops) if graph.templates[graph.template[drop]].key in keys]
 
 
 def test_the_content_of_an_exclusive_node_is_a_group_in_each_copy() -> None:

@@ -15,7 +15,7 @@ from dropflow.errors import StorageError
 from dropflow.reuse import remote_result_store
 from dropflow.reuse.remote_result_store import RemoteResultStore
 from dropflow.reuse.result_store import ResultStore, StoredContent
-from tests.reuse.test_stories import ALL, Story
+from tests.reuse.story import ALL, Story
 from tests.s3_server import make_bucket, s3_server
 
 pytestmark = [

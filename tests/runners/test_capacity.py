@@ -39,7 +39,7 @@ from dropflow.testing.attempts import ScriptedExecutor
 from dropflow.testing.drawing import draw
 from dropflow.times.octets import TIMES_FILE, read_times
 from tests.e2e.cluster import until
-from tests.runners.test_runners import FACTORY, make, session_of, spec_of
+from tests.runners.scripted_runners import FACTORY, make, session_of, spec_of
 from translator.options import PartitionOptions
 from translator.plan.registry import partition
 

@@ -26,8 +26,8 @@ from dropflow.runners.in_process import ThreadRunner
 from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
 from dropflow.states import SessionState
-from tests.runners.test_executor import Bench
-from tests.runners.test_worker_pool import Answers
+from tests.runners.executor_bench import Bench
+from tests.runners.scripted_runners import Answers
 
 MEMORY = "dlg.data.drops.memory.InMemoryDROP"
 LIMITED = (Argument(name="timeout", value=0.05, type="Float"),)

@@ -13,95 +13,17 @@ import msgspec
 import numpy as np
 import pytest
 
-from dropflow.apps.app_interface import App, Context
-from dropflow.clock import SystemClock
+from dropflow.apps.app_interface import Context
 from dropflow.data.read import read
-from dropflow.data.repository import LocalRepository
 from dropflow.data.workspace import discard_directory, remove_directory, remove_rest
 from dropflow.errors import AppError, InputLostError, StorageError, UsageError
 from dropflow.execution.content_location import Handle
-from dropflow.execution.executor_spec import ExecutorSpec
-from dropflow.execution.tasks import AttemptResult, Input, Output, Task
-from dropflow.graph.templates import Argument, Kind, Link, Template
-from dropflow.ids import drop_file_name
-from dropflow.runners.executor import LocalExecutor
+from dropflow.execution.tasks import AttemptResult, Input, Task
+from dropflow.graph.templates import Argument
 from dropflow.states import DropState
+from tests.runners.executor_bench import APP, IN, MEMORY, OUT, Bench, FunctionApp
 
-MEMORY = "dlg.data.drops.memory.InMemoryDROP"
 FILE = "dlg.data.drops.file.FileDROP"
-_APP, _IN, _OUT = 0, 1, 2
-
-
-class _Does(App):
-    """An application that is given as a function."""
-
-    def __init__(self, run: Callable[[Context], None]) -> None:
-        self._run = run
-
-    def run(self, context: Context) -> None:
-        """Call the function."""
-        self._run(context)
-
-
-class Bench:
-    """One application with one input drop and one output drop."""
-
-    def __init__(self, directory: Path) -> None:
-        self.repository = LocalRepository(directory, "trial", SystemClock())
-        self.directory = Path(self.repository.workspace.directory)
-        self.executor: LocalExecutor | None = None
-
-    def build(self, **options: Any) -> LocalExecutor:
-        """An executor; `source` and `target` are data classes, `fields` those of the application."""
-        fields = options.pop("fields", ())
-        target_fields = options.pop("target_fields", ())
-        templates = (
-            Template(key="a", name="the app", kind=Kind.APP, arguments=tuple(fields)),
-            Template(key="i", name="the input", kind=Kind.DATA, component=options.pop("source", MEMORY)),
-            Template(
-                key="o",
-                name="the output",
-                kind=Kind.DATA,
-                component=options.pop("target", MEMORY),
-                arguments=tuple(target_fields),
-            ),
-        )
-        links = (
-            Link(source=_IN, target=_APP, target_port=options.pop("in_port", "in")),
-            Link(source=_APP, target=_OUT, source_port=options.pop("out_port", "out")),
-        )
-        self.close()
-        self.executor = LocalExecutor(
-            ExecutorSpec(session="trial", directory=str(self.directory), templates=templates, links=links, **options)
-        )
-        return self.executor
-
-    def run(self, function: Callable[[Context], None], *, given: Handle | None = None, **options: Any) -> AttemptResult:
-        """One attempt that does `function`."""
-        state, attempt = options.pop("state", DropState.COMPLETED), options.pop("attempt", 1)
-        executor = self.executor if self.executor is not None and not options else self.build(**options)
-        executor._apps[_APP] = _Does(function)
-        return executor.execute(self.task(given=given, state=state, attempt=attempt))
-
-    def task(
-        self, *, given: Handle | None = None, state: DropState = DropState.COMPLETED, attempt: int = 1, drop: int = 0
-    ) -> Task:
-        """The task of that attempt."""
-        return Task(
-            drop, attempt, _APP, f"g_a_{drop}", (drop,),
-            (Input(100, "g_i_0", _IN, 0, state, given or Handle()),),
-            (Output(200 + drop, "g_o_0", _OUT, 1),),
-        )  # fmt: skip
-
-    def log(self, oid: str = "g_a_0") -> str:
-        """The log of a drop."""
-        path = self.directory / "logs" / f"{drop_file_name(oid)}.log"
-        return path.read_text() if path.exists() else ""
-
-    def close(self) -> None:
-        """Restore the standard streams."""
-        if self.executor is not None:
-            self.executor.close()
 
 
 @pytest.fixture
@@ -225,8 +147,8 @@ def test_a_copy_for_the_application_to_change_is_in_its_temporary_directory(
     fields = (Argument(name="io", encoding="path", usage="InputOutput"),)
     executor = bench.build(fields=fields, in_port="io")
     paths: list[Path] = []
-    executor._apps[_APP] = _Does(lambda ctx: paths.append(ctx.inputs[0].path))
-    given = Input(100, oid, _IN, 0, DropState.COMPLETED, _text("hi"))
+    executor._apps[APP] = FunctionApp(lambda ctx: paths.append(ctx.inputs[0].path))
+    given = Input(100, oid, IN, 0, DropState.COMPLETED, _text("hi"))
     assert executor.execute(msgspec.structs.replace(bench.task(), inputs=(given,))).failure is None
 
     assert paths[0].is_relative_to(bench.directory)
@@ -428,9 +350,9 @@ def test_errors_of_encodings_name_the_port(bench: Bench) -> None:
 def test_root_drops_get_their_initial_content(bench: Bench) -> None:
     """A data drop without producers is a task too: problems become its failure, warnings go to its log."""
     executor = bench.build(target=FILE, target_fields=(Argument(name="filepath", value="/no/where"),))
-    failed = executor.execute(Task(5, 1, _OUT, "g_o_0", ()))
+    failed = executor.execute(Task(5, 1, OUT, "g_o_0", ()))
     made = bench.build(target=FILE, target_fields=(Argument(name="filepath", value="new.txt"),)).execute(
-        Task(6, 1, _OUT, "g_o_1", ())
+        Task(6, 1, OUT, "g_o_1", ())
     )
 
     assert failed.failure is not None

@@ -12,47 +12,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.clock import SystemClock
 from dropflow.execution.chains import is_not_begun
 from dropflow.execution.content_location import Handle
-from dropflow.execution.executor_spec import ExecutorSpec
 from dropflow.execution.interfaces import Runner
-from dropflow.execution.session import Session
 from dropflow.execution.statistics import SessionResult
 from dropflow.execution.tasks import AttemptResult, Input, Task
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.runners.in_process import InlineRunner, MixedRunner, ThreadRunner
+from dropflow.runners.in_process import InlineRunner
 from dropflow.runners.worker_messages import Buffer, ReceivedContents, SentContents, Tasks, frame
-from dropflow.runners.worker_pool import ProcessRunner, WorkerPool
+from dropflow.runners.worker_pool import WorkerPool
 from dropflow.states import DropState, SessionState
 from dropflow.testing.attempts import ScriptedExecutor
 from dropflow.testing.conformance import FakeRepository
 from dropflow.testing.drawing import draw
-from tests.execution.sessions import build_session
 from tests.processes import gone
+from tests.runners.scripted_runners import make, session_of, spec_of
 from tests.virtual_clock import VirtualClock
 
-FACTORY = "dropflow.testing.attempts:build"
 WIDE = ", ".join(f"a{number} -> B{number} -> c{number}" for number in range(40))
-
-
-def spec_of(graph: PhysicalGraph, directory: Path) -> ExecutorSpec:
-    """Return what executors are built from, and make the directories that workers need."""
-    for name in ("files", "logs"):
-        (directory / name).mkdir(exist_ok=True)
-    return ExecutorSpec(session="s", directory=str(directory), templates=graph.templates, links=graph.links)
-
-
-def session_of(graph: PhysicalGraph, runner: Runner, directory: Path) -> Session:
-    """Return a session with real time and a fake repository, which gives up a drop at its second fault."""
-    return build_session(
-        graph,
-        FakeRepository(),
-        runner,
-        directory=str(directory),
-        clock=SystemClock(),
-        infrastructure_retries=1,
-    )
 
 
 @pytest.fixture(autouse=True)
@@ -65,20 +42,6 @@ def nothing_left() -> Iterator[None]:
     assert gone([*set(me.children(recursive=True)) - before])
     assert me.num_fds() <= files
     assert threading.active_count() <= threads
-
-
-def make(kind: str, graph: PhysicalGraph, directory: Path) -> Runner:
-    """Return a runner of this kind."""
-    spec = spec_of(graph, directory)
-    if kind == "inline":
-        return InlineRunner(ScriptedExecutor(spec))
-    if kind == "threads":
-        return ThreadRunner(ScriptedExecutor(spec), threads=3)
-    computing = ProcessRunner(spec, workers=2, factory=FACTORY)
-    if kind == "processes":
-        return computing
-    waits = [template.component == "hang" for template in graph.templates]
-    return MixedRunner(waiting=ThreadRunner(ScriptedExecutor(spec), threads=2), computing=computing, waits=waits)
 
 
 @pytest.mark.slow

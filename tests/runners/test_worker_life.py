@@ -20,7 +20,8 @@ from dropflow.execution.tasks import AttemptResult, Task
 from dropflow.graph.templates import Argument, Kind, Template
 from dropflow.host.descendants import WORKER_VARIABLE
 from dropflow.runners.worker_pool import StartBackoff, WorkerPool
-from tests.runners.test_worker_pool import Answers, seen, until
+from tests.runners.pool_thread import seen, until
+from tests.runners.scripted_runners import Answers
 
 pytestmark = pytest.mark.slow
 

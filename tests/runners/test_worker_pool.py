@@ -2,11 +2,9 @@
 
 import random
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from queue import SimpleQueue
-from typing import TypeVar
 
 import pytest
 
@@ -16,7 +14,7 @@ from dropflow.execution.executor_spec import ExecutorSpec
 from dropflow.execution.interfaces import Runner
 from dropflow.execution.session import Session
 from dropflow.execution.statistics import SessionResult, Statistics
-from dropflow.execution.tasks import AttemptResult, Output, StreamOpened, Task
+from dropflow.execution.tasks import Output, Task
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind, Template
 from dropflow.runners.in_process import ThreadRunner
@@ -29,10 +27,9 @@ from dropflow.testing.drawing import draw
 from tests.drawn_graphs import app, data
 from tests.drawn_graphs import draw as draw_nodes
 from tests.execution.sessions import build_session
+from tests.runners.pool_thread import seen, until
+from tests.runners.scripted_runners import FACTORY, Answers
 
-T = TypeVar("T")
-
-FACTORY = "dropflow.testing.attempts:build"
 WIDE = ", ".join(f"a{number} -> B{number} -> c{number}" for number in range(20))
 
 
@@ -210,26 +207,6 @@ def test_a_broken_pool_fails_its_sessions(
 # Attempts one by one, without a session.
 
 
-class Answers:
-    """Collects what a runner delivers, and waits for results."""
-
-    def __init__(self) -> None:
-        self.results: list[AttemptResult] = []
-        self._changed = threading.Condition()
-
-    def deliver(self, said: Sequence[StreamOpened | AttemptResult]) -> None:
-        """Add what was delivered."""
-        with self._changed:
-            self.results += [each for each in said if isinstance(each, AttemptResult)]
-            self._changed.notify_all()
-
-    def wait(self, *drops: int) -> list[AttemptResult]:
-        """Return the results of these drops, in this order, once there are all."""
-        with self._changed:
-            assert self._changed.wait_for(lambda: set(drops) <= {each.drop for each in self.results}, timeout=60)
-            return [next(each for each in self.results if each.drop == drop) for drop in drops]
-
-
 SCRIPTS = ("short", "hang", "deaf")
 
 
@@ -276,22 +253,6 @@ def others(pool: WorkerPool, tmp_path: Path) -> Iterator[Attempts]:
     found = Attempts(pool.runner, tmp_path / "two")
     yield found
     found.runner.close()
-
-
-def seen(pool: WorkerPool, what: Callable[[WorkerPool], T]) -> T:
-    """Return `what(pool)`, called in the pool's thread after all earlier commands."""
-    answer: SimpleQueue[T] = SimpleQueue()
-    turned = threading.Event()
-    pool.command(lambda _: turned.set())
-    assert turned.wait(60)
-    pool.command(lambda _: answer.put(what(pool)))
-    return answer.get(timeout=60)
-
-
-def until(pool: WorkerPool, is_so: Callable[[WorkerPool], bool]) -> None:
-    """Wait until `is_so(pool)`."""
-    while not seen(pool, is_so):
-        threading.Event().wait(0.01)
 
 
 def warm(attempts: Attempts) -> None:

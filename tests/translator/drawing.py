@@ -6,10 +6,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import pytest
 
 from dropflow.failure import Severity
+from dropflow.graph.order import critical_path, longest_before
 from dropflow.graph.physical import PhysicalGraph
+from dropflow.graph.templates import Kind
 from dropflow.graph.text_ids import index_of
+from translator.graph_sizes import graph_sizes
 from translator.logical import Field, LogicalGraph, LogicalLink, LogicalNode, NodeKind, Role
 from translator.options import UnrollOptions
 from translator.unroll import GraphOutline, outline_of, unroll
@@ -195,3 +199,24 @@ def _rows(graph: PhysicalGraph) -> list[tuple[int, int, int]]:
 
 def _key(graph: PhysicalGraph, drop: int) -> str:
     return graph.templates[graph.template[drop]].key
+
+
+def check_sizes(graph: LogicalGraph) -> None:
+    """Compare sizes with what is computed from the unrolled graph."""
+    outline = outline_of(graph)
+    sizes = graph_sizes(graph, outline)
+    unrolled = unroll(outline)
+    apps = [template for template in outline.templates if template.kind is Kind.APP]
+    assert (sizes.drops, sizes.edges) == (unrolled.drops, unrolled.edges)
+    assert sizes.critical_path == pytest.approx(critical_path(unrolled).length if unrolled.drops else 0)
+    seconds = np.array([template.weight if template.kind is Kind.APP else 0.0 for template in unrolled.templates])[
+        unrolled.template
+    ]
+    assert sizes.work == pytest.approx(seconds.sum()) or any(app.cpus > 1 for app in apps)
+    areas = sum((phase.end - phase.start) * phase.running for phase in sizes.phases)
+    assert areas == pytest.approx(seconds.sum())
+    if unrolled.drops:
+        start = longest_before(unrolled, seconds)
+        for phase in sizes.phases:
+            middle = (phase.start + phase.end) / 2
+            assert phase.running == int(((start < middle) & (start + seconds > middle)).sum())

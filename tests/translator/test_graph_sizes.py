@@ -5,21 +5,18 @@ from itertools import pairwise
 from pathlib import Path
 
 import msgspec
-import numpy as np
 import pytest
 from hypothesis import given, settings
 
 from dropflow.errors import BadGraphError
 from dropflow.graph import codec
 from dropflow.graph.daliuge_write import write_pg
-from dropflow.graph.order import critical_path, longest_before
 from dropflow.graph.templates import Kind
 from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
 from dropflow.states import SessionState
 from tests.cli.graph_documents import document, link, node
-from tests.constructs.test_worked import WORKED
-from tests.translator.drawing import Drawing, errors, outlined
+from tests.translator.drawing import Drawing, check_sizes, errors, outlined
 from tests.translator.random_graphs import logical_graphs
 from translator.graph_sizes import NodeEstimate, estimate, graph_sizes
 from translator.logical import LogicalGraph
@@ -78,39 +75,12 @@ def test_sizes_on_paper() -> None:
     assert sizes.most_cores == 8
 
 
-def compare(graph: LogicalGraph) -> None:
-    """Compare sizes with what is computed from the unrolled graph."""
-    outline = outline_of(graph)
-    sizes = graph_sizes(graph, outline)
-    unrolled = unroll(outline)
-    apps = [template for template in outline.templates if template.kind is Kind.APP]
-    assert (sizes.drops, sizes.edges) == (unrolled.drops, unrolled.edges)
-    assert sizes.critical_path == pytest.approx(critical_path(unrolled).length if unrolled.drops else 0)
-    seconds = np.array([template.weight if template.kind is Kind.APP else 0.0 for template in unrolled.templates])[
-        unrolled.template
-    ]
-    assert sizes.work == pytest.approx(seconds.sum()) or any(app.cpus > 1 for app in apps)
-    areas = sum((phase.end - phase.start) * phase.running for phase in sizes.phases)
-    assert areas == pytest.approx(seconds.sum())
-    if unrolled.drops:
-        start = longest_before(unrolled, seconds)
-        for phase in sizes.phases:
-            middle = (phase.start + phase.end) / 2
-            assert phase.running == int(((start < middle) & (start + seconds > middle)).sum())
-
-
-@pytest.mark.parametrize("draw", WORKED, ids=lambda draw: draw.__name__)
-def test_worked_examples(draw: object) -> None:
-    """Counts, critical path and parallelism are those of the unrolled graph."""
-    compare(draw().graph())  # type: ignore[operator]
-
-
 @pytest.mark.slow
 @given(logical_graphs())
 @settings(max_examples=60)
 def test_sizes_are_those_of_the_unrolled_graph(graph: LogicalGraph) -> None:
     """For any graph: counts, critical path and parallelism."""
-    compare(graph)
+    check_sizes(graph)
 
 
 def test_copies_of_an_application_that_start_at_different_times() -> None:
@@ -121,7 +91,7 @@ def test_copies_of_an_application_that_start_at_different_times() -> None:
     with drawing.gather("G", 1, app="join"):
         drawing.data("joined")
 
-    compare(drawing.link("split", "join").link("part", "join").graph())
+    check_sizes(drawing.link("split", "join").link("part", "join").graph())
 
 
 def test_a_huge_graph_has_sizes_without_unrolling_it() -> None:

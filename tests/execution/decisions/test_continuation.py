@@ -43,8 +43,9 @@ from dropflow.sessions.retry import RepeatedDrops, drops_to_repeat
 from dropflow.sessions.stopped import StoppedSession
 from dropflow.states import DropState
 from dropflow.testing.drawing import draw, row
-from tests.execution.decisions.test_known_states import World, known_states, outcomes
-from tests.execution.test_session_steps import Driver
+from tests.execution.decisions.core_cluster import BOOM
+from tests.execution.decisions.interrupted_core import World, known_states, outcomes
+from tests.execution.sessions import Driver
 from tests.regular_graphs import chain
 from tests.strategies import expected_states, graphs
 
@@ -321,7 +322,6 @@ def _check_refused(world: _Values, names: list[int]) -> None:
 # What is left of a session is the same in its process and in its directory, and so is how it continues.
 
 
-BOOM = Failure(code="DF105", kind="ValueError", text="boom", retryable=True)
 _A, _B, _C, _D = range(4)
 DIED = Failure(code="DF202", kind="WorkerDiedError", text="died", retryable=True, infrastructure=True)
 

@@ -35,10 +35,9 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.templates import Kind
 from dropflow.states import DropState, SessionState
 from dropflow.testing.drawing import draw, row
+from tests.execution.decisions.core_cluster import BOOM
 from tests.regular_graphs import chain
 from tests.strategies import expected_states, graphs
-
-BOOM = Failure(code="DF105", kind="ValueError", text="boom", retryable=True)
 
 
 def begin(graph: PhysicalGraph) -> tuple[Core, list[Action]]:

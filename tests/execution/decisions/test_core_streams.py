@@ -42,8 +42,7 @@ from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import DropState, SessionState
 from dropflow.testing.drawing import draw, row
 from managers.membership import LOST_AFTER
-
-BOOM = Failure(code="DF105", kind="ValueError", text="boom", retryable=True)
+from tests.execution.decisions.core_cluster import BOOM
 
 
 def begun(drawing: str, *, streams: bool = True, **fields: dict[str, object]) -> tuple[PhysicalGraph, Core]:

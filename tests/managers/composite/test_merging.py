@@ -3,12 +3,9 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,13 +13,10 @@ from hypothesis import strategies as st
 from dropflow.api.drop_records import DropQuery
 from dropflow.api.requests import FailureList, FailureQuery
 from dropflow.api.session_records import FailureInfo, LogicalNodeInfo, PartEnd, SessionDetail
-from dropflow.execution.decisions.events import Begin, Lost
-from dropflow.execution.failure_table import FailureTable
-from dropflow.execution.statistics import snapshot
+from dropflow.execution.decisions.events import Lost
 from dropflow.failure import Failure
 from dropflow.graph.drop_counts import DropCounts
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.sessions import summaries
 from dropflow.states import DropState
 from managers.composite.log_merging import KnownCauses
 from managers.composite.merging import (
@@ -35,7 +29,8 @@ from managers.composite.merging import (
     row_ranges,
     unrecorded_nodes,
 )
-from tests.execution.decisions.test_core_slices import BOOM, Cluster, Node, _chance
+from tests.execution.decisions.core_cluster import CoreCluster
+from tests.managers.composite.core_reports import begin, failing_cluster, report
 from tests.managers.composite.filled_records import fields_with_defaults, filled
 from tests.strategies import graphs
 
@@ -497,61 +492,13 @@ def test_row_ranges_select_a_slice_of_all_rows(totals: list[int], offset: int, l
 _GONE = Failure(code="DF220", kind="NodeLost", text="node n0 is lost")
 
 
-def _run(graph: PhysicalGraph, seed: int, nodes: int, steps: int | None) -> Cluster:
+def _run(graph: PhysicalGraph, seed: int, nodes: int, steps: int | None) -> CoreCluster:
     """Return a cluster after `steps` events, or at its end."""
     if steps is not None:
         return begin(graph, seed, nodes, steps)
-    cluster = _cluster(graph, seed, nodes)
+    cluster = failing_cluster(graph, seed, nodes)
     cluster.run()
     return cluster
-
-
-def _cluster(graph: PhysicalGraph, seed: int, nodes: int) -> Cluster:
-    chance = _chance(seed)
-    part = np.array([chance.randrange(nodes) for _ in range(graph.drops)], dtype=np.int32)
-    placed = replace(graph, part=part, places=tuple(f"n{at}" for at in range(nodes)))
-    fails = {drop: chance.randrange(4) for drop in range(graph.drops) if chance.random() < 0.4}
-    return Cluster(placed, chance, fails=fails)
-
-
-def begin(graph: PhysicalGraph, seed: int, nodes: int, steps: int) -> Cluster:
-    """Return a cluster, some of whose drops fail, after `steps` events."""
-    cluster = _cluster(graph, seed, nodes)
-    chance = _chance(seed)
-    for node in cluster.nodes.values():
-        cluster.step(node, Begin())
-    for _ in range(steps):
-        busy = [node for node in cluster.nodes.values() if node.waiting]
-        if busy:
-            node = chance.choice(busy)
-            cluster.step(node, cluster.next(node))
-    return cluster
-
-
-def report(name: str, node: Node, lost: list[Lost]) -> SessionDetail:
-    """Return the report of a node manager about its part."""
-    piece = node.piece
-    exchange: Any = SimpleNamespace(rows=piece.drop, on_node=lambda _: piece.ghosts.tolist())
-    known = {drop: BOOM for drop in node.core.drops.error_causes().values() if drop >= 0 and piece.is_own[drop]}
-    failures = FailureTable(piece.graph, node.core, str(Path()), exchange)
-    failures.lost += lost
-    for drop, failure in known.items():
-        failures.add(drop, failure)
-    reports = failures.reports()
-    statistics = snapshot(node.core, 1.0)
-    running = [0] * len(statistics.nodes)
-    return SessionDetail(
-        session="s",
-        graph="g",
-        status=node.core.status.name,
-        drops=statistics.drops,
-        settled=statistics.settled,
-        counts=summaries.counts_of(statistics, running),
-        states=statistics.states,
-        logical=summaries.logical_nodes(statistics, running),
-        nodes=(name,),
-        failures=tuple(summaries.failure_info(report, name) for report in reports),
-    )
 
 
 def _drops_of(failures: tuple[FailureInfo, ...]) -> tuple[int, int]:

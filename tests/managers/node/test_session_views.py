@@ -1,6 +1,7 @@
 """Numbers and pages that a node shows of its sessions, their drops, and its load."""
 
 import heapq
+import random
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -43,8 +44,7 @@ from managers.node.resources import LoadHistory, ProcessorUse
 from managers.node.session_records import StateLog, StateLogs, page
 from managers.routes.session_events import state_events
 from managers.state_hub import StateHub
-from tests.execution.decisions.test_core_slices import Cluster as DropPagesCluster
-from tests.execution.decisions.test_core_slices import _chance
+from tests.execution.decisions.core_cluster import CoreCluster, placed
 from tests.graph.shapes import slice_by_place
 from tests.managers.node.conftest import Cluster, hosted, settle
 from tests.regular_graphs import relay, triples
@@ -351,10 +351,8 @@ def test_a_page_of_a_sorted_list_is_that_of_the_whole_list(
     graph: PhysicalGraph, sort: str, seed: int, offset: int, limit: int
 ) -> None:
     """Pages are cut from the list as single rows are compared, whatever the node computes; merged ones are in order."""
-    chance = _chance(seed)
-    places = ("n0", "n1")
-    placed = replace(graph, part=np.array([chance.randrange(2) for _ in range(graph.drops)], np.int32), places=places)
-    cluster = DropPagesCluster(placed, chance)
+    chance = random.Random(seed)
+    cluster = CoreCluster(placed(graph, chance, 2), chance)
     cluster.run()
     key, is_reversed = order_of(sort)
     lists = []

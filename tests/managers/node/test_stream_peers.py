@@ -20,21 +20,15 @@ from dropflow.data.streams import StreamedWriter, StreamReader
 from dropflow.data.workspace import Workspace
 from dropflow.errors import GoneError, StorageError
 from dropflow.execution.content_location import Handle
-from dropflow.execution.session import Session
 from dropflow.graph.order import leaves
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oids
-from dropflow.session_options import RunOptions
-from dropflow.sessions import local_run
-from dropflow.sessions.local_run import RunHooks
-from dropflow.states import DropState
 from managers.links import WantedContent
 from managers.messages import Events, StreamUpdate
-from managers.node.downloads import content_download
 from managers.node.manager import NodeManager
 from managers.node.stream_copies import FileWatcher, NodeStreams, StreamOffer
 from tests.managers.node.conftest import Cluster, until
-from tests.streaming_graphs import content, line, random_graph, scattered, settled, unstreamed
+from tests.streaming_graphs import Picture, alone, content, line, random_graph, scattered, settled
 
 Make = Callable[..., Cluster]
 MAKE, DATA, TAKE, RESULT = range(4)
@@ -124,8 +118,6 @@ def test_a_stream_that_is_not_offered_cannot_be_fetched(
 # Random graphs with streaming links, partitioned at random, end as in one process without streams.
 
 
-Picture = tuple[dict[str, str], dict[str, int]]
-"""State of every drop, and CRC-32 of the content of every leaf that has one."""
 StreamGraphsMake = Callable[[int], Cluster]
 _SEEDS = 300 if os.environ.get("DROPFLOW_SOAK") else 12
 
@@ -142,25 +134,6 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StreamGraphsMake]
             for name in "abcd"
         }
         yield lambda count: Cluster({name: nodes[name] for name in "abcd"[:count]})
-
-
-def alone(graph: PhysicalGraph, directory: Path) -> Picture:
-    """Run a graph in one process, without streams; return the states and contents."""
-    kept: list[Session] = []
-    plain = unstreamed(graph)
-    local_run.run(
-        plain,
-        local_run.prepare_directory(directory),
-        RunOptions(runner="threads"),
-        hooks=RunHooks(on_session=kept.append),
-    )
-    names = oids(graph, range(graph.drops))
-    states = {name: DropState(state).name for name, state in zip(names, kept[0].core.drops.states, strict=True)}
-    handles = {names[leaf]: kept[0].content(leaf) for leaf in leaves(graph).tolist()}
-    contents = {
-        name: zlib.crc32(b"".join(content_download(handle, "x").chunks)) for name, handle in handles.items() if handle
-    }
-    return states, contents
 
 
 def together(cluster: Cluster, graph: PhysicalGraph, session: str) -> Picture:

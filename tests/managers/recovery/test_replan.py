@@ -24,7 +24,7 @@ from managers.recovery.decision_text import explain_decision
 from managers.recovery.records import MemberReport, RequestedChange, View, ViewDecision, pack_column, unpack_column
 from managers.recovery.replan import decide
 from managers.recovery.vote import PlanView
-from tests.execution.decisions.test_known_states import World, outcomes
+from tests.execution.decisions.interrupted_core import World, outcomes
 from tests.regular_graphs import triples
 from tests.strategies import expected_states, graphs
 

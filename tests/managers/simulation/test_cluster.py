@@ -20,6 +20,7 @@ from managers.simulation.cluster import SimulatedCluster
 from managers.simulation.network import NetworkFaults
 from managers.simulation.simulated_node import Workload
 from tests.managers.simulation.faults import DisturbanceRates, disturb
+from tests.managers.simulation.graphs import fan
 from tests.nightly import nightly
 from tests.streaming_graphs import FILE, bash
 
@@ -29,20 +30,6 @@ _BAD_NETWORK = NetworkFaults(lose=0.02, duplicate=0.02, reorder=0.05, cut=0.005)
 _DISTURBED = DisturbanceRates(cuts=0.5, blocks=0.3, pauses=0.3, longest=1.0)
 _CRASHING = DisturbanceRates(cuts=0.5, blocks=0.3, pauses=0.3, crashes=0.2, longest=1.0)
 _STREAMED = Workload(content=lambda task, drop: b"%d-%d " % (task.attempt, drop) * 1000)
-
-
-def _fan(width: int, parts: int = 6) -> PhysicalGraph:
-    """Return a graph whose drops are on all nodes in turn, so that most edges are between two nodes."""
-    builder = GraphBuilder("fan").app("root").data("start").app("join").data("end")
-    builder.connect("root", "start").connect("join", "end")
-    for number in range(width):
-        first, second, third, fourth = (f"{letter}{number}" for letter in "abcd")
-        builder.app(first).data(second).app(third).data(fourth)
-        builder.connect("start", first).connect(first, second).connect(second, third)
-        builder.connect(third, fourth).connect(fourth, "join")
-    graph = builder.build()
-    part = np.arange(graph.drops, dtype=np.int32) % parts
-    return replace(graph, part=part, places=tuple(f"#{number}" for number in range(parts)))
 
 
 def _streams(width: int, parts: int = 6) -> PhysicalGraph:
@@ -77,7 +64,7 @@ def test_a_session_finishes_on_all_nodes(tmp_path: Path) -> None:
     cluster = SimulatedCluster(1, tmp_path)
     assert cluster.wait_for_nodes()
 
-    assert isinstance(cluster.submit(_fan(8), "s"), Answered)
+    assert isinstance(cluster.submit(fan(8), "s"), Answered)
     ended = cluster.finish("s")
 
     assert ended is not None
@@ -90,7 +77,7 @@ def test_a_failure_on_one_node_fails_the_session_everywhere(tmp_path: Path) -> N
     failing = Workload(fails=lambda task, node: node == "n1-1" and task.drop == 0)
     cluster = SimulatedCluster(2, tmp_path, workload=failing)
     assert cluster.wait_for_nodes()
-    cluster.submit(_fan(2), "s")
+    cluster.submit(fan(2), "s")
 
     ended = cluster.finish("s")
 
@@ -122,7 +109,7 @@ def test_a_cancel_ends_a_session_on_all_nodes_within_its_bound(stopping: float, 
     """The nodes stop their attempts at the same time, so many nodes take no longer than one."""
     cluster = SimulatedCluster(3, tmp_path, workload=Workload(seconds=1e6, stopping=stopping))
     assert cluster.wait_for_nodes()
-    cluster.submit(_fan(8), "s")
+    cluster.submit(fan(8), "s")
     begun = cluster.simulation.time
     answer = cluster.call("cancel", session="s", reason="enough", grace=4.0)
     ended = cluster.finish("s")
@@ -139,7 +126,7 @@ def test_a_session_is_paused_on_all_nodes_in_virtual_time(tmp_path: Path) -> Non
     """Nothing is settled any more while it is paused; then it finishes."""
     cluster = SimulatedCluster(4, tmp_path, workload=Workload(seconds=1.0))
     assert cluster.wait_for_nodes()
-    cluster.submit(_fan(8), "s")
+    cluster.submit(fan(8), "s")
     cluster.call("pause", session="s")
     cluster.simulation.wait(10.0)
     before = cluster.call("session", session="s")
@@ -163,7 +150,7 @@ def test_cuts_blocks_and_pauses_lose_nothing(seed: int, tmp_path: Path) -> None:
     cluster.wait_for_nodes()
     disturbances = disturb(cluster, _DISTURBED)
 
-    answer = cluster.submit(_fan(4), "s")
+    answer = cluster.submit(fan(4), "s")
     ended = cluster.finish("s", seconds=120.0)
 
     if isinstance(answer, Unanswered):
@@ -225,7 +212,7 @@ def test_every_session_ends_when_managers_crash(seed: int, tmp_path: Path) -> No
     cluster.wait_for_nodes()
     disturbances = disturb(cluster, _CRASHING)
 
-    graphs = {"s": _fan(4), "streams": _streams(2)}
+    graphs = {"s": fan(4), "streams": _streams(2)}
     for session, graph in graphs.items():
         cluster.submit(graph, session)
     cluster.simulation.wait(20.0)

@@ -18,7 +18,7 @@ from managers.node.decisions.copies import ContentCopies
 from managers.node.hosted_session import HostedSession
 from managers.simulation.cluster import SimulatedCluster
 from managers.simulation.simulated_node import SimulatedNode, Workload
-from tests.managers.simulation.test_cluster import _fan
+from tests.managers.simulation.graphs import fan
 from tests.nightly import nightly
 
 
@@ -114,7 +114,7 @@ def test_copies_are_removed_when_their_contents_are_released(tmp_path: Path) -> 
     """The member that holds a copy removes it after the last use of the content."""
     cluster = SimulatedCluster(6, tmp_path, workload=Runs().workload(3000))
     assert cluster.wait_for_nodes()
-    assert isinstance(cluster.submit(_fan(8), "s"), Answered)
+    assert isinstance(cluster.submit(fan(8), "s"), Answered)
     cluster.simulation.wait(3.0)
     held = 0
     for node in cluster.nodes.values():

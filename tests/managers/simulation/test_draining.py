@@ -19,8 +19,8 @@ from managers.node.hosted_session import HostedSession
 from managers.simulation.cluster import SimulatedCluster
 from managers.simulation.history import Committed
 from managers.simulation.simulated_node import Workload
+from tests.managers.simulation.graphs import rows
 from tests.managers.simulation.random_losses import draw_graph, draw_workload
-from tests.managers.simulation.test_losses import rows
 from tests.managers.simulation.trial_checks import kept_contents, states_of
 from tests.nightly import nightly
 

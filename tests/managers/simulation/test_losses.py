@@ -11,16 +11,14 @@ import pytest
 
 from dropflow.api.requests import ResumeRequest, SubmitQuery
 from dropflow.errors import ConflictError, LinkError, NotFoundError
-from dropflow.graph.build import GraphBuilder
-from dropflow.graph.physical import PhysicalGraph
 from managers.machine_calls import Answered, Unanswered
 from managers.membership import LOST_AFTER
 from managers.node.hosted_session import HostedSession
 from managers.simulation.cluster import SimulatedCluster
 from managers.simulation.history import Committed
 from managers.simulation.simulated_node import Workload
+from tests.managers.simulation.graphs import fan, rows
 from tests.managers.simulation.simulated_disks import SimulatedDisks
-from tests.managers.simulation.test_cluster import _fan
 from tests.nightly import nightly
 
 
@@ -35,7 +33,7 @@ def _cluster(seed: int, directory: Path, seconds: float = 1.0) -> SimulatedClust
 def test_a_session_survives_the_loss_of_a_node(after: float, tmp_path: Path) -> None:
     """Whenever one of six nodes is lost, the session finishes on the others, with every drop completed."""
     cluster = _cluster(1, tmp_path)
-    assert isinstance(cluster.submit(_fan(8), "s"), Answered)
+    assert isinstance(cluster.submit(fan(8), "s"), Answered)
     cluster.simulation.wait(after)
     cluster.nodes["n1-2"].process.crash()
 
@@ -49,7 +47,7 @@ def test_a_session_survives_the_loss_of_a_node(after: float, tmp_path: Path) -> 
 def test_users_see_what_was_lost_and_what_ran_again(tmp_path: Path) -> None:
     """A note names the lost node and how much moved; the explanation of a drop that ran again names the loss."""
     cluster = _cluster(3, tmp_path)
-    assert isinstance(cluster.submit(_fan(8), "s"), Answered)
+    assert isinstance(cluster.submit(fan(8), "s"), Answered)
     cluster.simulation.wait(2.0)
     cluster.nodes["n1-2"].process.crash()
     ended = cluster.finish("s", seconds=200.0)
@@ -69,7 +67,7 @@ def test_users_see_what_was_lost_and_what_ran_again(tmp_path: Path) -> None:
 def test_a_refused_connection_says_more_than_silence(is_dark: int, least: float, most: float, tmp_path: Path) -> None:
     """If only the process of a node ended, its host refuses connections, and the others go on much sooner."""
     cluster = _cluster(4, tmp_path, seconds=12.0)
-    cluster.submit(_fan(8), "s")
+    cluster.submit(fan(8), "s")
     cluster.simulation.wait(2.0)
     if is_dark:
         cluster.network.dark.add("n1-2")
@@ -86,7 +84,7 @@ def test_a_refused_connection_says_more_than_silence(is_dark: int, least: float,
 def test_a_node_that_was_cut_off_leaves_and_the_others_go_on(tmp_path: Path) -> None:
     """When it can be reached again, it removes its part of the session, which runs on elsewhere."""
     cluster = _cluster(2, tmp_path, seconds=12.0)
-    cluster.submit(_fan(8), "s")
+    cluster.submit(fan(8), "s")
     _cut_off("n1-3", cluster, seconds=20.0)
     cluster.simulation.wait(22.0)
 
@@ -101,7 +99,7 @@ def test_a_node_that_was_cut_off_leaves_and_the_others_go_on(tmp_path: Path) -> 
 def test_a_node_that_was_cut_off_leaves_although_the_candidate_is_lost(tmp_path: Path) -> None:
     """Any voter of the present view tells a voter of an earlier one about it, also after the end of the session."""
     cluster = _cluster(3, tmp_path, seconds=12.0)
-    cluster.submit(_fan(8), "s")
+    cluster.submit(fan(8), "s")
     _cut_off("n1-3", cluster, seconds=80.0)
     cluster.simulation.wait(20.0)
     cluster.nodes["n1-1"].process.crash()
@@ -119,7 +117,7 @@ def test_others_go_on_without_a_node_that_cannot_continue(tmp_path: Path) -> Non
     disks = SimulatedDisks(tmp_path, Random(0))
     with disks:
         cluster = _cluster(4, tmp_path, seconds=12.0)
-        cluster.submit(_fan(8), "s")
+        cluster.submit(fan(8), "s")
         cluster.nodes["n1-1"].process.crash()
         disks.fill("n1-3")
         ended = cluster.finish("s", seconds=400.0)
@@ -139,7 +137,7 @@ def test_a_node_that_cannot_continue_stops_its_attempts(tmp_path: Path) -> None:
     disks = SimulatedDisks(tmp_path, Random(0))
     with disks:
         cluster = _cluster(4, tmp_path, seconds=60.0)
-        cluster.submit(_fan(8), "s")
+        cluster.submit(fan(8), "s")
         hosted = cluster.nodes["n1-3"].sessions["s"]
         assert isinstance(hosted, HostedSession)
         while not hosted.session.runner.running:
@@ -156,7 +154,7 @@ def test_a_node_that_cannot_continue_stops_its_attempts(tmp_path: Path) -> None:
 def test_a_node_that_promised_commits_nothing_when_it_leaves(tmp_path: Path) -> None:
     """Results that came while its session was stopped for a report are discarded when others go on without it."""
     cluster = _cluster(2, tmp_path, seconds=12.0)
-    cluster.submit(_fan(8), "s")
+    cluster.submit(fan(8), "s")
     _cut_off("n1-3", cluster, seconds=30.0)
     cluster.simulation.wait(16.0)
     hosted = cluster.nodes["n1-3"].sessions["s"]
@@ -174,7 +172,7 @@ def test_a_node_that_promised_commits_nothing_when_it_leaves(tmp_path: Path) -> 
 def test_a_drop_that_was_cancelled_alone_stays_so_after_losses(tmp_path: Path) -> None:
     """Of a node that goes on, and of one that is lost: it does not run again, and the session fails because of it."""
     cluster = _cluster(4, tmp_path, seconds=12.0)
-    cluster.submit(_fan(8), "s")
+    cluster.submit(fan(8), "s")
     cluster.simulation.wait(1.0)
     for node in ("n1-2", "n1-3"):
         hosted = cluster.nodes[node].sessions["s"]
@@ -196,19 +194,6 @@ def _cut_off(node: str, cluster: SimulatedCluster, seconds: float) -> None:
 
 
 # Sessions whose drops move although no node is lost, in clusters on virtual time.
-
-
-def rows(count: int, parts: int) -> PhysicalGraph:
-    """Return independent rows of two applications, in blocks on the first nodes."""
-    builder = GraphBuilder("rows")
-    part = []
-    for number in range(count):
-        builder.app(f"a{number}").data(f"b{number}").app(f"c{number}").data(f"d{number}")
-        builder.connect(f"a{number}", f"b{number}").connect(f"b{number}", f"c{number}")
-        builder.connect(f"c{number}", f"d{number}")
-        part += [number * parts // count] * 4
-    places = tuple(f"#{number}" for number in range(parts))
-    return replace(builder.build(), part=np.array(part, dtype=np.int32), places=places)
 
 
 def _seconds(directory: Path, *, rebalance: bool, is_automatic: bool = False) -> float:
@@ -382,7 +367,7 @@ def test_the_answer_to_a_submission_is_definite_although_a_node_is_lost_meanwhil
             seed, directory, islands=1, nodes=3, has_master=has_master, workload=Workload(seconds=0.5)
         )
         assert cluster.wait_for_nodes()
-        graph = _fan(4, parts=3)
+        graph = fan(4, parts=3)
         graph = replace(graph, places=tuple(cluster.nodes)) if is_placed else graph
         lost = cluster.nodes[chance.choice(list(cluster.nodes))]
         cluster.simulation.call_later(chance.uniform(0.0, 0.012), lost.process.pause if stops else lost.process.crash)

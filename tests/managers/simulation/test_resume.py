@@ -18,8 +18,7 @@ from managers.machine_calls import Answered, Unanswered
 from managers.simulation.cluster import SimulatedCluster
 from managers.simulation.history import content_bytes
 from managers.simulation.simulated_node import Workload
-from tests.managers.simulation.test_cluster import _fan
-from tests.managers.simulation.test_losses import rows
+from tests.managers.simulation.graphs import fan, rows
 from tests.nightly import nightly
 
 pytestmark = pytest.mark.slow
@@ -71,7 +70,7 @@ def _resume(cluster: SimulatedCluster, **options: bool) -> Answered | Unanswered
 def test_a_session_goes_on_after_all_nodes_were_switched_off(after: float, tmp_path: Path) -> None:
     """At any moment: the session is FAILED after the restart, and finishes under its name when it is resumed."""
     cluster = _cluster(1, tmp_path)
-    assert isinstance(cluster.submit(_fan(8), "s"), Answered)
+    assert isinstance(cluster.submit(fan(8), "s"), Answered)
     cluster.simulation.wait(after)
     _switch_off(cluster)
     _switch_on(cluster)
@@ -96,7 +95,7 @@ def test_only_what_was_not_committed_runs_again(tmp_path: Path) -> None:
     workload = Workload(seconds=1.0, fails=attempts.note)
     cluster = SimulatedCluster(4, tmp_path, workload=workload)
     assert cluster.wait_for_nodes()
-    assert isinstance(cluster.submit(_fan(8), "s"), Answered)
+    assert isinstance(cluster.submit(fan(8), "s"), Answered)
     cluster.simulation.wait(3.0)
     done = cluster.call("session", session="s")
     assert isinstance(done, Answered)
@@ -118,7 +117,7 @@ def test_only_what_was_not_committed_runs_again(tmp_path: Path) -> None:
 def test_a_session_that_is_resumed_again_and_again_finishes(seed: int, tmp_path: Path) -> None:
     """All nodes are switched off several times, at any moment, also while the session is being resumed."""
     cluster = _cluster(seed, tmp_path, seconds=2.0)
-    assert isinstance(cluster.submit(_fan(8), "s"), Answered)
+    assert isinstance(cluster.submit(fan(8), "s"), Answered)
     chance = random.Random(seed)
     for _ in range(4):
         cluster.simulation.wait(chance.choice([0.01, 0.05, 0.2, 1.0, 3.0]))
@@ -146,7 +145,7 @@ def _begin_resume(cluster: SimulatedCluster) -> None:
 def test_a_session_is_resumed_without_a_node_that_does_not_come_back(seed: int, tmp_path: Path) -> None:
     """Its drops go to the other nodes, what was lost with it runs again, and a note names it."""
     cluster = _cluster(seed, tmp_path)
-    assert isinstance(cluster.submit(_fan(8), "s"), Answered)
+    assert isinstance(cluster.submit(fan(8), "s"), Answered)
     cluster.simulation.wait(2.0)
     _switch_off(cluster)
     _switch_on(cluster, without="n1-2")
@@ -171,7 +170,7 @@ def test_a_minority_is_refused_unless_the_others_are_given_up(tmp_path: Path) ->
     """With one of three nodes, the session may have gone on on the others: --without-missing says that it has not."""
     cluster = SimulatedCluster(2, tmp_path, islands=1, workload=Workload(seconds=1.0))
     assert cluster.wait_for_nodes()
-    assert isinstance(cluster.submit(_fan(8), "s"), Answered)
+    assert isinstance(cluster.submit(fan(8), "s"), Answered)
     cluster.simulation.wait(2.0)
     _switch_off(cluster)
     cluster.start_node("n1-3")
@@ -194,7 +193,7 @@ def test_a_minority_is_refused_unless_the_others_are_given_up(tmp_path: Path) ->
 def test_a_session_that_runs_or_has_finished_is_not_resumed(tmp_path: Path) -> None:
     """The error says what it is doing, or that nothing is left to run."""
     cluster = _cluster(5, tmp_path)
-    assert isinstance(cluster.submit(_fan(8), "s"), Answered)
+    assert isinstance(cluster.submit(fan(8), "s"), Answered)
     runs = _resume(cluster)
     cluster.finish("s")
     over = _resume(cluster)
@@ -212,7 +211,7 @@ def test_a_session_that_runs_or_has_finished_is_not_resumed(tmp_path: Path) -> N
 def test_torn_journals_are_cut(lost_bytes: int, tmp_path: Path) -> None:
     """What a journal does not have any more runs again."""
     cluster = _cluster(6, tmp_path)
-    assert isinstance(cluster.submit(_fan(8), "s"), Answered)
+    assert isinstance(cluster.submit(fan(8), "s"), Answered)
     cluster.simulation.wait(2.0)
     _switch_off(cluster)
     for journal in tmp_path.glob("*/s/journal.dfj"):
@@ -366,7 +365,7 @@ def _run_again_cluster(tmp_path: Path, versions: _Versions, *, nodes: int, seed:
 def _graph(nodes: int, seed: int) -> PhysicalGraph:
     """Return eight branches of two applications between a start and an end, with each drop on a random node."""
     chance = random.Random(seed)
-    graph = _fan(8)
+    graph = fan(8)
     part = np.array([chance.randrange(nodes) for _ in range(graph.drops)], dtype=np.int32)
     return replace(graph, part=part, places=tuple(f"#{number}" for number in range(nodes)))
 

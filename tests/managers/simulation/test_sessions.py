@@ -39,7 +39,7 @@ from managers.simulation import (
 from managers.simulation.simulated_node import SimulatedFileWatcher, Workload
 from tests.graph.shapes import slice_by_place
 from tests.managers.simulation.faults import DisturbanceRates, Disturbances
-from tests.managers.simulation.test_cluster import _fan
+from tests.managers.simulation.graphs import fan
 from tests.nightly import nightly
 from tests.regular_graphs import relay
 
@@ -153,7 +153,7 @@ def test_what_a_node_tells_others_is_in_its_journal_before(tmp_path: Path, monke
         send(self, peer, message, **options)
 
     monkeypatch.setattr(SimulatedLinks, "send", checked)
-    assert isinstance(cluster.submit(_fan(3, parts=3), "s"), Answered)
+    assert isinstance(cluster.submit(fan(3, parts=3), "s"), Answered)
     detail = cluster.finish("s")
 
     assert detail is not None
@@ -185,7 +185,7 @@ def test_a_session_is_over_although_a_node_died_before_its_island_asked(
     workload = Workload(seconds=0.2, fails=lambda _, node: fails and node == "n1-3")
     cluster = SimulatedCluster(4, tmp_path, islands=1, nodes=3, workload=workload)
     assert cluster.wait_for_nodes()
-    assert isinstance(cluster.submit(_fan(8, parts=3), "s"), Answered)
+    assert isinstance(cluster.submit(fan(8, parts=3), "s"), Answered)
     cluster.simulation.wait(0.3)
     island = cluster.islands["i1"].process
     before = cluster.call("session", url=cluster.top, session="s")
@@ -219,7 +219,7 @@ def test_a_session_is_cancelled_although_a_node_died_before_its_island_asked(tmp
     """If most of its nodes have cancelled it, the others cannot go on: island and master report it as CANCELLED."""
     cluster = SimulatedCluster(5, tmp_path, islands=1, nodes=3, workload=Workload(seconds=5.0))
     assert cluster.wait_for_nodes()
-    assert isinstance(cluster.submit(_fan(8, parts=3), "s"), Answered)
+    assert isinstance(cluster.submit(fan(8, parts=3), "s"), Answered)
     cluster.simulation.wait(2.0)
     island = cluster.islands["i1"].process
     island.pause()
@@ -270,7 +270,7 @@ def test_no_drops_run_again_after_some_members_ended_the_session(tmp_path: Path)
                     cluster.network.block(told[0], other)
 
     cluster.on_action = watch
-    assert isinstance(cluster.submit(_fan(8, parts=5), "s"), Answered)
+    assert isinstance(cluster.submit(fan(8, parts=5), "s"), Answered)
     cluster.simulation.wait(100.0)
 
     assert len(told) == 2
@@ -290,7 +290,7 @@ def test_a_member_that_missed_the_end_learns_of_it_from_nodes_that_were_started_
                 cluster.network.block("n1-3", other)
 
     cluster.on_action = watch
-    assert isinstance(cluster.submit(_fan(8, parts=3), "s"), Answered)
+    assert isinstance(cluster.submit(fan(8, parts=3), "s"), Answered)
     cluster.simulation.wait(10.0)
     assert _statuses(cluster) == {"n1-1": "FINISHED", "n1-2": "FINISHED", "n1-3": "RUNNING"}
     for name in ("n1-1", "n1-2"):
@@ -306,7 +306,7 @@ def test_a_member_that_missed_the_end_learns_of_it_from_nodes_that_were_started_
 def test_a_node_that_was_killed_with_its_part_finished_does_not_end_the_session(tmp_path: Path) -> None:
     """Its next process does not know whether the session is over, and does not answer the members that go on."""
     cluster = _cluster(3, tmp_path, nodes=3)
-    assert isinstance(cluster.submit(_fan(8, parts=3), "s"), Answered)
+    assert isinstance(cluster.submit(fan(8, parts=3), "s"), Answered)
     cluster.simulation.wait(0.5)
     cluster.nodes["n1-2"].process.crash()
     cluster.start_node("n1-2")
@@ -332,7 +332,7 @@ def test_one_of_two_nodes_goes_on(above: str, parts: int, tmp_path: Path) -> Non
     """Island and master vote for what they deployed, also if all drops were on the lost node."""
     cluster = _witness_cluster(1, tmp_path)
     url = cluster.islands["i1"].url if above == "i1" else cluster.master.url
-    assert isinstance(cluster.submit(_fan(8, parts), "s", url=url), Answered)
+    assert isinstance(cluster.submit(fan(8, parts), "s", url=url), Answered)
     cluster.simulation.wait(2.0)
     cluster.nodes["n1-1"].process.crash()
     ended = cluster.finish("s", seconds=200.0)
@@ -346,7 +346,7 @@ def test_one_of_two_nodes_goes_on(above: str, parts: int, tmp_path: Path) -> Non
 def test_two_nodes_go_on_without_their_witness(tmp_path: Path) -> None:
     """The loss of the witness changes nothing, and no view, if no manager is left to replace it."""
     cluster = _witness_cluster(2, tmp_path)
-    assert isinstance(cluster.submit(_fan(8, 2), "s"), Answered)
+    assert isinstance(cluster.submit(fan(8, 2), "s"), Answered)
     cluster.master.process.crash()
     cluster.islands["i1"].process.crash()
     cluster.simulation.wait(60.0)
@@ -360,7 +360,7 @@ def test_two_nodes_go_on_without_their_witness(tmp_path: Path) -> None:
 def test_one_node_without_its_witness_waits_and_fails_in_the_end(restarts: int, tmp_path: Path) -> None:
     """It says what it waits for, until when, and what ends that. A master that was started again is no witness."""
     cluster = _witness_cluster(3, tmp_path)
-    assert isinstance(cluster.submit(_fan(8, 2), "s"), Answered)
+    assert isinstance(cluster.submit(fan(8, 2), "s"), Answered)
     cluster.master.process.crash()
     cluster.nodes["n1-2"].process.crash()
     for _ in range(restarts):
@@ -384,7 +384,7 @@ def test_one_node_without_its_witness_waits_and_fails_in_the_end(restarts: int, 
 def test_a_session_that_shrank_to_two_nodes_survives_one_more_loss(tmp_path: Path) -> None:
     """The witness has no vote beside three members, and has one beside the two that are left."""
     cluster = _witness_cluster(4, tmp_path, nodes=3, seconds=8.0)
-    assert isinstance(cluster.submit(_fan(8, 3), "s"), Answered)
+    assert isinstance(cluster.submit(fan(8, 3), "s"), Answered)
     for number, name in enumerate(("n1-1", "n1-3")):
         cluster.simulation.wait(2.0)
         cluster.nodes[name].process.crash()
@@ -400,7 +400,7 @@ def test_a_session_that_shrank_to_two_nodes_survives_one_more_loss(tmp_path: Pat
 def test_a_minority_goes_on_when_that_is_forced(tmp_path: Path) -> None:
     """It is refused while there is a majority. Then one of three nodes goes on alone; both are shown."""
     cluster = _witness_cluster(6, tmp_path, nodes=3, seconds=8.0)
-    assert isinstance(cluster.submit(_fan(8, 3), "s"), Answered)
+    assert isinstance(cluster.submit(fan(8, 3), "s"), Answered)
     refused = cluster.call("force_continue", session="s")
     assert isinstance(refused, Unanswered)
     assert "session 's' has a majority: 3 of 3 voters are not lost" in str(refused.error)
@@ -426,7 +426,7 @@ def test_the_witness_forgets_sessions_that_ended(tmp_path: Path) -> None:
     """Nothing stays in its memory of sessions that finished, were cancelled, or were deleted."""
     cluster = _witness_cluster(5, tmp_path)
     for name in ("finished", "cancelled", "deleted"):
-        assert isinstance(cluster.submit(_fan(4, 2), name), Answered)
+        assert isinstance(cluster.submit(fan(4, 2), name), Answered)
     votes = cluster.master.owner.machine._witness
     assert len(votes) == 3
     cluster.call("cancel", session="cancelled", reason="enough", grace=1.0)
@@ -440,7 +440,7 @@ def test_the_witness_forgets_sessions_that_ended(tmp_path: Path) -> None:
 def test_a_node_without_drops_does_not_finish_for_others_that_are_lost(tmp_path: Path) -> None:
     """A session whose voters never answer fails, also on a node where nothing is left to do."""
     cluster = _witness_cluster(5, tmp_path)
-    assert isinstance(cluster.submit(_fan(8, 1), "s"), Answered)
+    assert isinstance(cluster.submit(fan(8, 1), "s"), Answered)
     cluster.simulation.wait(2.0)
     cluster.master.process.crash()
     cluster.nodes["n1-1"].process.crash()
@@ -457,7 +457,7 @@ def test_a_lost_witness_is_replaced(above: str, tmp_path: Path) -> None:
     """The island is one again when it was started again, and replaces a master; then one of two nodes may be lost."""
     cluster = _witness_cluster(7, tmp_path, seconds=8.0)
     url = cluster.islands["i1"].url if above == "i1" else cluster.master.url
-    assert isinstance(cluster.submit(_fan(8, 2), "s", url=url), Answered)
+    assert isinstance(cluster.submit(fan(8, 2), "s", url=url), Answered)
     cluster.simulation.wait(2.0)
     cluster.master.process.crash()
     if above == "i1":

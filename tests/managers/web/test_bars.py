@@ -27,8 +27,8 @@ from managers.web.session_pages import CompareView, OriginView
 from managers.web.views import plots_of
 from tests.browser import needs_chromium
 from tests.fake_manager import FakeManager, manager_with_sessions
+from tests.managers.web.hostile_graph import HOSTILE, hostile_graph
 from tests.managers.web.reading import Page, ask, read
-from tests.managers.web.test_pages import HOSTILE, hostile_graph
 from tests.regular_graphs import fan
 from tests.times.made_times import executed, sections_of
 

@@ -26,7 +26,7 @@ from managers.state_hub import StateHub
 from managers.web.pages import page_routes
 from tests.fake_manager import FakeManager
 from tests.http_server import serve
-from tests.managers.composite.test_merging import begin, report
+from tests.managers.composite.core_reports import begin, report
 from tests.managers.web.reading import ask
 from tests.strategies import graphs
 

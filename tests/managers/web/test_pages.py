@@ -9,7 +9,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
-import numpy as np
 import pytest
 
 from dropflow.api.drop_records import DropQuery
@@ -17,9 +16,6 @@ from dropflow.api.requests import EVERY_RESULT, ResultList, ResultsQuery, RetryR
 from dropflow.api.routes import Request
 from dropflow.api.session_records import FailureInfo
 from dropflow.errors import ConflictError, LinkError, PreviewError
-from dropflow.graph.build import from_columns
-from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.templates import Kind, Template
 from dropflow.preview.source import Line, Preview
 from dropflow.web.known_servers import KnownServers, ServerAddress, hop_url
 from managers.web.page_templates import drop_label, drop_url
@@ -39,12 +35,12 @@ from managers.web.views import (
     sessions_view,
 )
 from tests.fake_manager import FakeManager, manager_with_sessions
+from tests.managers.web.hostile_graph import HOSTILE, hostile_graph
 from tests.managers.web.reading import ask, read
 from tests.regular_graphs import fan
 from tests.times.made_times import sections_of
 
 PAGES = ("/", "/nodes", "/sessions", "/sessions/failed", "/sessions/failed/drops/fan_a_0-0", "/sessions/running/log")
-HOSTILE = "<script>alert('x')</script>\"'&{{1+1}}%>\n\u202e\x00" + "W" * 9_000
 
 
 class WaitingManager(FakeManager):
@@ -78,24 +74,6 @@ def test_the_frame_of_a_session_page_comes_before_its_results(serve: Any, encodi
     assert page.count("<main") == 0
     assert page.rstrip().endswith("</html>")
     assert 'data-part="results"' in page
-
-
-def hostile_graph() -> PhysicalGraph:
-    """Return a graph of two drops whose names and keys contain markup."""
-    return from_columns(
-        name=HOSTILE,
-        prefix="x",
-        templates=(
-            Template(key="a'\"><script>", name=HOSTILE, kind=Kind.DATA, component=HOSTILE, category=HOSTILE),
-            Template(key="b/../?#%2e", name="", kind=Kind.DATA, component="x"),
-        ),
-        links=(),
-        template=np.array([0, 1], np.int32),
-        instance=np.zeros(2, np.int32),
-        source=np.zeros(0, np.int64),
-        target=np.zeros(0, np.int64),
-        link=np.zeros(0, np.int32),
-    )
 
 
 def test_a_content_without_a_preview_can_be_downloaded(monkeypatch: pytest.MonkeyPatch) -> None:

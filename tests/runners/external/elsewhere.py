@@ -38,8 +38,17 @@ from dropflow.runners.external import ExternalRunner
 from dropflow.runners.external_host import Host
 from dropflow.runners.external_store import ContentStore
 from dropflow.runners.in_process import MixedRunner, ThreadRunner
+from dropflow.session_options import RunOptions
+from dropflow.sessions import local_run
+from dropflow.sessions.local_run import RunHooks
 from dropflow.sessions.make_session import make_session
+from dropflow.testing.conformance import RunOutcome, outcome_of
 from tests.e2e.cluster import until
+from translator.pipeline import translate
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+STREAMS = "live-receiver"
+NAMES = sorted(path.stem for path in EXAMPLES.glob("*.graph") if path.stem != STREAMS)
 
 # A worker of an engine is killed in the middle of any graph, so that exactly one infrastructure fault is counted.
 #
@@ -294,3 +303,25 @@ def run_elsewhere(
     finally:
         repository.close()
     return session
+
+
+def run_graph(
+    graph: PhysicalGraph, directory: Path, runner: str, on_session: Callable[[Session], None] | None = None
+) -> RunOutcome:
+    """Run a graph in a new directory, and return what it gave."""
+    sessions: list[Session] = []
+
+    def note(session: Session) -> None:
+        sessions.append(session)
+        if on_session is not None:
+            on_session(session)
+
+    place = local_run.prepare_directory(directory, overwrite=True)
+    local_run.run(graph, place, RunOptions(runner=runner, workers=2), hooks=RunHooks(on_session=note))
+    return outcome_of(sessions[0])
+
+
+def run(name: str, directory: Path, runner: str, lost: LostWorker | None = None) -> RunOutcome:
+    """Return what an example with a held step gives; `lost` kills the worker of the engine that runs this step."""
+    graph = with_held_step(translate(EXAMPLES / f"{name}.graph").graph)
+    return run_graph(graph, directory, runner, (lambda _: let_go(directory)) if lost is None else lost.watch)

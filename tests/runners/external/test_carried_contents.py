@@ -8,7 +8,6 @@ import os
 import tarfile
 import tempfile
 import threading
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +18,7 @@ from hypothesis import strategies as st
 from dropflow.data.storage_errors import checksum_of
 from dropflow.errors import StorageError
 from dropflow.execution.session import Session
-from dropflow.graph.build import GraphBuilder
 from dropflow.graph.physical import PhysicalGraph
-from dropflow.graph.templates import Argument
 from dropflow.runners import carried_contents
 from dropflow.runners.carried_contents import PIECE_BYTES, OwnDirectory, identity_of, pack, unpack
 from dropflow.session_options import RunOptions
@@ -29,62 +26,9 @@ from dropflow.sessions import local_run
 from dropflow.sessions.local_run import RunHooks
 from dropflow.states import SessionState
 from dropflow.testing.conformance import RunOutcome, outcome_of
-from tests.runners.external.elsewhere import Elsewhere, run_elsewhere, session_elsewhere
+from tests.runners.external.command_graphs import Drawing
+from tests.runners.external.elsewhere import EXAMPLES, Elsewhere, run_elsewhere, session_elsewhere
 from translator.pipeline import translate
-
-EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
-
-
-def argument(name: str, value: object) -> Argument:
-    """A parameter of a component."""
-    return Argument(name=name, value=value, parameter_type="ComponentParameter")
-
-
-class Drawing:
-    """A graph of commands and files."""
-
-    def __init__(self) -> None:
-        self.builder = GraphBuilder("g")
-
-    def bash(self, name: str, command: str) -> None:
-        """Add a command."""
-        self.builder.app(
-            name,
-            component="dlg.apps.bash_shell_app.BashShellApp",
-            category="BashShellApp",
-            arguments=(argument("command", command),),
-        )
-
-    def file(self, name: str, path: str = "") -> None:
-        """Add a file drop."""
-        self.builder.data(
-            name,
-            component="dlg.data.drops.file.FileDROP",
-            category="File",
-            arguments=(argument("filepath", path),) if path else (),
-        )
-
-    def memory(self, name: str) -> None:
-        """Add a memory drop."""
-        self.builder.data(name, component="dlg.data.drops.memory.InMemoryDROP", category="Memory")
-
-    def directory(self, name: str, path: str) -> None:
-        """Add a directory drop."""
-        self.builder.data(
-            name,
-            component="dlg.data.drops.directorycontainer.DirectoryContainer",
-            category="Directory",
-            arguments=(argument("dirname", path),),
-        )
-
-    def connect(self, *names: str) -> None:
-        """Connect nodes in a row."""
-        for source, target in pairwise(names):
-            self.builder.connect(source, target)
-
-    def build(self) -> PhysicalGraph:
-        """Return the graph."""
-        return self.builder.build()
 
 
 def here(graph: PhysicalGraph, directory: Path) -> RunOutcome:

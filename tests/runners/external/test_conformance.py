@@ -1,6 +1,6 @@
 """Every runner keeps the promises of `dropflow.testing.conformance`."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -8,27 +8,18 @@ import pytest
 
 from dropflow.execution.executor_spec import ExecutorSpec
 from dropflow.execution.interfaces import Runner
-from dropflow.execution.session import Session
-from dropflow.graph.physical import PhysicalGraph
 from dropflow.runners.engine import EngineEvents
 from dropflow.runners.external import ExternalRunner
 from dropflow.runners.in_process import InlineRunner, ThreadRunner
 from dropflow.runners.worker_pool import ProcessRunner
-from dropflow.session_options import RunOptions
-from dropflow.sessions import local_run
-from dropflow.sessions.local_run import RunHooks
 from dropflow.testing.attempts import ScriptedExecutor
-from dropflow.testing.conformance import RunnerConformance, RunOutcome, outcome_of
+from dropflow.testing.conformance import RunnerConformance
 from tests.e2e.cluster import until
-from tests.runners.external.elsewhere import LostWorker, let_go, with_held_step
-from translator.pipeline import translate
+from tests.runners.external.elsewhere import NAMES, LostWorker, run
 
 pytestmark = pytest.mark.slow
 
 distributed = pytest.importorskip("distributed")
-EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
-STREAMS = "live-receiver"
-NAMES = sorted(path.stem for path in EXAMPLES.glob("*.graph") if path.stem != STREAMS)
 
 
 @pytest.fixture(scope="module")
@@ -112,28 +103,6 @@ def test_clusters_of_this_process_listen_on_this_host_only(tmp_path: Path) -> No
     finally:
         for engine in engines:
             engine.close()
-
-
-def run_graph(
-    graph: PhysicalGraph, directory: Path, runner: str, on_session: Callable[[Session], None] | None = None
-) -> RunOutcome:
-    """Run a graph in a new directory, and return what it gave."""
-    sessions: list[Session] = []
-
-    def note(session: Session) -> None:
-        sessions.append(session)
-        if on_session is not None:
-            on_session(session)
-
-    place = local_run.prepare_directory(directory, overwrite=True)
-    local_run.run(graph, place, RunOptions(runner=runner, workers=2), hooks=RunHooks(on_session=note))
-    return outcome_of(sessions[0])
-
-
-def run(name: str, directory: Path, runner: str, lost: LostWorker | None = None) -> RunOutcome:
-    """Return what an example with a held step gives; `lost` kills the worker of the engine that runs this step."""
-    graph = with_held_step(translate(EXAMPLES / f"{name}.graph").graph)
-    return run_graph(graph, directory, runner, (lambda _: let_go(directory)) if lost is None else lost.watch)
 
 
 def assert_same_without_a_worker(name: str, directory: Path, cluster: "distributed.LocalCluster") -> None:

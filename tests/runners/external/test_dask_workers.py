@@ -6,7 +6,6 @@ And the death of a scheduler, with processes.
 import importlib
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -29,8 +28,9 @@ from dropflow.runners.external_host import HostView, look
 from dropflow.states import SessionState
 from dropflow.version import __version__
 from tests.e2e.cluster import is_whole, until
-from tests.runners.external.test_carried_contents import Drawing
-from tests.runners.external.test_conformance import EXAMPLES, run_graph
+from tests.runners.external.command_graphs import Drawing
+from tests.runners.external.elsewhere import EXAMPLES, run_graph
+from tests.runners.external.mount_namespaces import needs_namespaces, without
 from translator.pipeline import translate
 
 pytestmark = pytest.mark.slow
@@ -290,20 +290,6 @@ def test_a_run_whose_scheduler_is_killed_is_resumed(scheduler: subprocess.Popen[
 
 
 # Engines on several hosts. One host does not see the session directory: it is a mount namespace of this machine.
-
-
-def may_unshare() -> bool:
-    """Whether this user may make mount namespaces."""
-    command = ["unshare", "-m", "true"]
-    return bool(shutil.which("unshare")) and not subprocess.run(command, capture_output=True, check=False).returncode
-
-
-needs_namespaces = pytest.mark.skipif(not may_unshare(), reason="mount namespaces need the superuser")
-
-
-def without(directory: Path, command: list[str]) -> list[str]:
-    """Return a command that runs where `directory` is empty, as on a host that does not share it."""
-    return ["unshare", "-m", "sh", "-c", f'mount -t tmpfs none {directory} && exec "$0" "$@"', *command]
 
 
 @pytest.fixture(scope="module")

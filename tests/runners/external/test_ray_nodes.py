@@ -22,10 +22,9 @@ from dropflow.runners.external import ExternalRunner
 from dropflow.states import SessionState
 from dropflow.testing.conformance import RunnerConformance
 from tests.e2e.cluster import until
-from tests.runners.external.elsewhere import LostWorker
-from tests.runners.external.test_carried_contents import Drawing
-from tests.runners.external.test_conformance import EXAMPLES, NAMES, run, run_graph
-from tests.runners.external.test_dask_workers import needs_namespaces, without
+from tests.runners.external.command_graphs import Drawing
+from tests.runners.external.elsewhere import EXAMPLES, NAMES, LostWorker, run, run_graph
+from tests.runners.external.mount_namespaces import needs_namespaces, without
 
 pytestmark = [
     pytest.mark.slow,
