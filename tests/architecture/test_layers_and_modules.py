@@ -25,7 +25,7 @@ import translator
 from dropflow import errors
 from dropflow.cli.main import main as _main
 from tests.architecture.house import budgets, sizes
-from tests.architecture.sources import PRODUCT, ROOT, files, parsed
+from tests.architecture.sources import PRODUCT, ROOT, TESTS, files, parsed
 from translator.problem_codes import CODES
 
 PACKAGES = (dropflow, translator, managers, palettes)
@@ -304,7 +304,21 @@ def test_modules_import_each_other_in_one_direction() -> None:
     assert sorted(left) == []
 
 
-def _imported(node: ast.stmt) -> list[str]:
+@pytest.mark.slow
+def test_modules_of_tests_are_not_imported_from() -> None:
+    """What several test modules need is in a module beside them, or is a fixture."""
+    wrong = {
+        (str(path), name)
+        for path in files(*TESTS)
+        for node in ast.walk(parsed(path))
+        for name in _imported(node)
+        if re.match(r"tests\..*\btest_", name) and name.split(".")[-1] != path.stem
+    }
+
+    assert sorted(wrong) == []
+
+
+def _imported(node: ast.AST) -> list[str]:
     if isinstance(node, ast.ImportFrom) and node.module:
         return [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
     if isinstance(node, ast.Import):

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from dropflow.api.client import Client
+from dropflow.api.node_records import Load
 from dropflow.api.requests import SubmitQuery
 from dropflow.api.session_records import SessionDetail
 from dropflow.clock import SystemClock
@@ -159,6 +160,11 @@ def placed(graph: PhysicalGraph, nodes: Mapping[str, str], other: str) -> Physic
 def submit(client: Client, graph: PhysicalGraph, session: str, *, retries: int = 5) -> None:
     """Run a graph on the nodes that it names; each drop may have so many infrastructure faults."""
     client.submit(graph, SubmitQuery(session=session, infrastructure_retries=retries))
+
+
+def load(client: Client, node: str = "dask") -> Load:
+    """Return the load of a node."""
+    return next(info.load for info in client.nodes() if info.name == node)
 
 
 def until(holds: Callable[[], bool], seconds: float = 120.0) -> bool:

@@ -10,9 +10,7 @@ import msgspec
 import psutil
 import pytest
 
-from dropflow.api.client import Client
 from dropflow.api.drop_records import DropQuery
-from dropflow.api.node_records import Load
 from dropflow.errors import DropflowError
 from tests.e2e.cluster import (
     PATIENT,
@@ -21,6 +19,7 @@ from tests.e2e.cluster import (
     expected_end,
     finished,
     is_whole,
+    load,
     pipeline,
     placed,
     submit,
@@ -119,11 +118,6 @@ def kill(started: "subprocess.Popen[bytes]") -> list[psutil.Process]:
     started.kill()
     started.wait()
     return children
-
-
-def load(client: Client) -> Load:
-    """Return the load of the node ``dask``."""
-    return next(node.load for node in client.nodes() if node.name == "dask")
 
 
 @pytest.mark.exhaustive

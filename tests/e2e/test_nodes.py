@@ -10,9 +10,8 @@ import threading
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import msgspec
 import numpy as np
@@ -33,13 +32,13 @@ from dropflow.session_options import RunOptions
 from dropflow.sessions import local_run
 from dropflow.sessions.local_run import RunHooks
 from dropflow.states import DropState, SessionState
-from managers.links import LinkSettings
 from managers.node.downloads import content_download
 from managers.node.manager import NodeManager
 from managers.planning import plan_deployment
 from tests.corpus import corpus_files, daliuge_runs, needs_corpus
 from tests.e2e.cluster import pipeline, scattered
-from tests.faulty_proxy import ConnectionFaults, FaultyProxy
+from tests.e2e.conftest import FaultyCluster
+from tests.faulty_proxy import ConnectionFaults
 from tests.nightly import nightly
 from tests.streaming_graphs import Picture, alone
 from translator.pipeline import translate
@@ -230,7 +229,6 @@ def test_graphs_of_the_community_have_the_same_outcome(path: Path, count: int, n
 
 
 _NAMES = ("a", "b", "c")
-_QUICK = LinkSettings(heartbeat=0.2, receive_timeout=1.0, reconnect_delay=0.02, reconnect_delay_limit=0.1)
 _SIZES = {"small": 10, "inline": 3_000, "large": 300_000, "huge": 3_000_000}
 _SEEDS = 10 if os.environ.get("DROPFLOW_SOAK") else 1
 """Seeds for each way to be cruel."""
@@ -243,92 +241,6 @@ _CRUELTIES = {
     "everything": ConnectionFaults(cut_every=800_000, delay=0.005, stall=0.1, rate=20_000_000),
 }
 """State of every drop, and CRC-32 of every leaf's content."""
-
-
-@dataclass
-class FaultyCluster:
-    """Three node managers, with a faulty proxy between each pair of them in each direction."""
-
-    nodes: dict[str, NodeManager]
-    proxies: dict[tuple[str, str], FaultyProxy]
-
-    def run(self, graph: PhysicalGraph, session: str) -> Picture:
-        """Run a graph; each node reaches the others through its proxies."""
-        infos = [info for node in self.nodes.values() for info in node.nodes()]
-        deployment = plan_deployment(graph, SubmitQuery(session=session, check=True), infos, clock=SystemClock())
-        for name, node in self.nodes.items():
-            places = tuple(
-                msgspec.structs.replace(place, address=f"tcp://127.0.0.1:{self.proxies[name, place.node].port}")
-                if place.node != name
-                else place
-                for place in deployment.places
-            )
-            mine = msgspec.structs.replace(deployment, places=places)
-            node.prepare(mine, seconds=_SECONDS)
-        for node in self.nodes.values():
-            node.start(session, deployment.epoch)
-        for node in self.nodes.values():
-            _proxy_wait(node, session)
-        return self._picture(graph, session)
-
-    def _picture(self, graph: PhysicalGraph, session: str) -> Picture:
-        wanted = set(oids(graph, leaves(graph)))
-        states, contents = {}, {}
-        for node in self.nodes.values():
-            for drop in node.drops(session, DropQuery(limit=1000)).drops:
-                states[drop.oid] = drop.state
-                if drop.oid in wanted:
-                    contents[drop.oid] = zlib.crc32(b"".join(node.data(session, drop.oid).chunks))
-        return states, contents
-
-
-@pytest.fixture
-def faulty(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FaultyCluster]:
-    """Return three node managers without common files, with faulty proxies between them."""
-    faults, seed = request.param
-    with ExitStack() as stack:
-        nodes = {
-            name: stack.enter_context(
-                closing(
-                    NodeManager(
-                        name,
-                        root=tmp_path / name,
-                        runner="threads",
-                        workers=2,
-                        suspect_after=10.0,
-                        lost_after=40.0,
-                        in_place=False,
-                        link_settings=_QUICK,
-                    )
-                )
-            )
-            for name in _NAMES
-        }
-        rng = random.Random(seed)
-        proxies = {
-            (near, far): stack.enter_context(FaultyProxy(_address(nodes[far]), rng.randrange(2**32), faults))
-            for near in _NAMES
-            for far in _NAMES
-            if near != far
-        }
-        yield FaultyCluster(nodes, proxies)
-
-
-def _address(node: NodeManager) -> tuple[str, int]:
-    parts = urlsplit(node.links_address)
-    assert parts.hostname is not None
-    assert parts.port is not None
-    return parts.hostname, parts.port
-
-
-def _proxy_wait(node: NodeManager, session: str) -> None:
-    clock, version = SystemClock(), 0
-    deadline = clock.monotonic() + _SECONDS
-    detail = node.session(session)
-    while not detail.finished:
-        assert clock.monotonic() < deadline, f"{session} does not end on {node.name}: {detail}"
-        detail = node.watch(session, version=version, seconds=2.0)
-        version = detail.version
 
 
 def _cases() -> list[object]:

@@ -13,8 +13,7 @@ from typing import Self
 import psutil
 import pytest
 
-from tests.e2e.cluster import PATIENT, Cluster, content, expected_end, finished, pipeline, submit, underway, until
-from tests.e2e.test_dask_node import load
+from tests.e2e.cluster import PATIENT, Cluster, content, expected_end, finished, load, pipeline, submit, underway, until
 from tests.processes import ended_with_this_process, environment, run
 
 pytestmark = [

@@ -17,7 +17,7 @@ from dropflow.api.drop_records import DropQuery
 from dropflow.graph.physical import PhysicalGraph
 from managers.node.manager import NodeManager
 from tests.e2e.cluster import PATIENT, Cluster, content, finished, placed, port_of, submit, until
-from tests.e2e.test_nodes import FaultyCluster, faulty  # noqa: F401 - the latter is a fixture
+from tests.e2e.conftest import FaultyCluster
 from tests.faulty_proxy import ConnectionFaults
 from tests.managers.node.conftest import Cluster as Together
 from tests.processes import Running, gone, run
@@ -202,7 +202,7 @@ _CRUELTIES = {
     ],
     indirect=True,
 )
-def test_a_bad_network_changes_no_result_of_streams(faulty: FaultyCluster, tmp_path: Path) -> None:  # noqa: F811 - the fixture
+def test_a_bad_network_changes_no_result_of_streams(faulty: FaultyCluster, tmp_path: Path) -> None:
     """Long streams through three nodes, and many random ones, have the results of one process."""
     long = filters("seq 300000", "sed s/1/one/", "tac", "cat", places=(0, 1, 2, 0))
     many = random_graph(7, 20, marks=tmp_path)
@@ -216,7 +216,7 @@ def test_a_bad_network_changes_no_result_of_streams(faulty: FaultyCluster, tmp_p
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("faulty", [pytest.param((ConnectionFaults(), 0), id="cut by hand")], indirect=True)
-def test_a_link_that_is_down_for_seconds_in_mid_stream(faulty: FaultyCluster, tmp_path: Path) -> None:  # noqa: F811 - as above
+def test_a_link_that_is_down_for_seconds_in_mid_stream(faulty: FaultyCluster, tmp_path: Path) -> None:
     """If all connections break repeatedly during a transfer, all bytes arrive, once and in order."""
     make = "for number in $(seq 400); do seq $number 4000; sleep 0.005; done"
     graph = placed(filters(make, "cat", "cat", places=(0, 1, 2)), {"F1": "b", "d1": "b", "F2": "c", "d2": "c"}, "a")

@@ -19,8 +19,8 @@ from dropflow.sessions import local_run
 from dropflow.sessions.local_run import RunHooks
 from managers.simulation.history import content_bytes
 from tests.e2e.cluster import content, finished, until
+from tests.e2e.killed_run import Run, check_repeated, undisturbed
 from tests.e2e.recorded_node import Decided, History, Line
-from tests.e2e.test_resume import Run, check_repeated, undisturbed
 from tests.managers.simulation.checked_history import Acknowledged, Found
 from tests.recovery_graphs import GRAPHS
 
