@@ -115,10 +115,10 @@ class SessionHost:
             ProbePeers: lambda action: self._owner.work(lambda: PeersProbed(self._links.refused(action.addresses))),
             StartSession: lambda action: action.hosted.start(),
             RecordCancel: self._record_cancel,
-            CancelSession: lambda action: action.hosted.cancel(action.request, is_advancing=action.is_advancing),
-            LoseNode: lambda action: action.hosted.lose(action.node, action.failure, is_advancing=action.is_advancing),
+            CancelSession: lambda action: action.hosted.cancel(action.request, has_thread=action.has_thread),
+            LoseNode: lambda action: action.hosted.lose(action.node, action.failure, has_thread=action.has_thread),
             SendToPeer: lambda action: self._send(action.peer, action.message),
-            FreezeSession: lambda action: action.hosted.freeze(action.shared, is_advancing=action.is_advancing),
+            FreezeSession: lambda action: action.hosted.freeze(action.shared, has_thread=action.has_thread),
             PlanNextView: self._plan,
             ContinueSession: self._continue,
             FinishSession: self._finish,
@@ -249,8 +249,8 @@ class SessionHost:
 
     def _finish(self, action: FinishSession) -> None:
         action.hosted.ends = action.ends
-        if action.is_advancing:
-            action.hosted.finish(is_advancing=True)
+        if action.has_thread:
+            action.hosted.finish(has_thread=True)
         else:
             self._owner.work(lambda: action.hosted.finish(action.error))
 

@@ -275,18 +275,18 @@ class HostedSession:
             self._progress.start(self.deployment.started)
             self._advance()
 
-    def cancel(self, request: CancelRequest, *, is_advancing: bool = True) -> None:
+    def cancel(self, request: CancelRequest, *, has_thread: bool = True) -> None:
         """Cancel the session; if it was not started, it is started and ends in its thread."""
         if not self.state.is_terminal:
             self._cancelled = self._cancelled or request.text
-            self._stop(lambda: self.session.cancel(request.reason, request.grace), is_advancing=is_advancing)
+            self._stop_thread(lambda: self.session.cancel(request.reason, request.grace), has_thread=has_thread)
 
-    def lose(self, node: str, failure: Failure, *, is_advancing: bool = True) -> None:
+    def lose(self, node: str, failure: Failure, *, has_thread: bool = True) -> None:
         """Fail the session because of the loss of a node."""
         if not self.state.is_terminal:
-            self._stop(lambda: self.session.lose(node, failure), is_advancing=is_advancing)
+            self._stop_thread(lambda: self.session.lose(node, failure), has_thread=has_thread)
 
-    def freeze(self, shared: Mapping[int, SharedFile], *, is_advancing: bool) -> None:
+    def freeze(self, shared: Mapping[int, SharedFile], *, has_thread: bool) -> None:
         """Stop the session for a change of its view, and report `Frozen`. Attempts that run go on.
 
         Parameters
@@ -297,7 +297,7 @@ class HostedSession:
         self._shared = shared
         self.session.freeze()
         self.exchange.stop_waiting()
-        if not is_advancing:
+        if not has_thread:
             self._advance()  # which returns at once
 
     def show_waiting(self, text: str, seconds: float) -> None:
@@ -327,17 +327,17 @@ class HostedSession:
         """Send the other nodes nothing about the end of the session here: they go on without this node."""
         self.events.silence()
 
-    def _stop(self, stop: Callable[[], None], *, is_advancing: bool) -> None:
+    def _stop_thread(self, stop: Callable[[], None], *, has_thread: bool) -> None:
         self.start()
         stop()
         self.session.is_frozen = False
         self.exchange.stop_waiting()  # the thread may wait to send to a node that does not read
-        if not is_advancing:
+        if not has_thread:
             self._advance()
 
     def _advance(self) -> None:
         try:
-            self._resources.execute(self.session, f"{self.name}@{self.piece.node}", self._on_stop)
+            self._resources.execute(self.session, f"{self.name}@{self.piece.node}", self._on_thread_returned)
         except RuntimeError as error:  # the system has no thread left
             self.end(error)
 
@@ -380,23 +380,23 @@ class HostedSession:
         self._repository.close()
         self.directory.next.discard()
 
-    def finish(self, error: Exception | None = None, *, is_advancing: bool = False) -> None:
+    def finish(self, error: Exception | None = None, *, has_thread: bool = False) -> None:
         """End the session, since it is over on all its members, or because of `error`.
 
         If a thread is at work in it, this must be called in the owner's thread, and only stops that thread.
         """
         if error is not None:
             self.end(error)
-        elif self.session.is_over and not is_advancing:
-            self._finish()
+        elif self.session.is_over and not has_thread:
+            self._end_with_result()
         else:
             is_late = self.session.is_idle
             request = WALLTIME_REQUEST if is_late else CancelRequest(reason="it is over on the other nodes")
-            self.cancel(request, is_advancing=is_advancing)
+            self.cancel(request, has_thread=has_thread)
 
     # In the session's thread.
 
-    def _on_stop(self, error: Exception | None) -> None:
+    def _on_thread_returned(self, error: Exception | None) -> None:
         session = self.session
         # A session on one fixed node is over when its part is over. A node that is to join is not a member yet.
         is_first = self.view.number == self.deployment.view and not self.deployment.is_joining
@@ -404,7 +404,7 @@ class HostedSession:
         if error is not None:
             self.end(error)
         elif session.is_over and (not self._survives_losses or session.has_given_up or is_alone):
-            self._finish()
+            self._end_with_result()
         elif session.is_over and not session.is_frozen:
             self._report_part(self.view.number)
         else:  # it stopped because it was frozen, even if it was cancelled since
@@ -417,7 +417,7 @@ class HostedSession:
         end = summaries.part_end(self.piece.node, statistics, is_cancelled=is_idle)
         self._report(PartFinished(self.name, self.epoch, view, is_idle, msgspec.msgpack.encode(end)))
 
-    def _finish(self) -> None:
+    def _end_with_result(self) -> None:
         try:
             self.session.close()
             outcome: SessionResult | Exception = self.session.result()

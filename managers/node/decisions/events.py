@@ -239,7 +239,7 @@ class CancelSession(msgspec.Struct, frozen=True):
 
     hosted: "HostedSession"
     request: CancelRequest
-    is_advancing: bool = True
+    has_thread: bool = True
 
 
 class LoseNode(msgspec.Struct, frozen=True):
@@ -248,17 +248,17 @@ class LoseNode(msgspec.Struct, frozen=True):
     hosted: "HostedSession"
     node: str
     failure: Failure
-    is_advancing: bool = True
+    has_thread: bool = True
 
 
 class FreezeSession(msgspec.Struct, frozen=True):
-    """Stop a hosted session for a change of its view: `Frozen`. `is_advancing` is whether a thread is at work in it.
+    """Stop a hosted session for a change of its view: `Frozen`. `has_thread` is whether a thread is at work in it.
 
     The report has the rows of those `shared` files that are still there.
     """
 
     hosted: "HostedSession"
-    is_advancing: bool
+    has_thread: bool
     shared: Mapping[int, SharedFile] = {}
 
 
@@ -286,7 +286,7 @@ class FinishSession(msgspec.Struct, frozen=True):
 
     Attributes
     ----------
-    is_advancing : bool
+    has_thread : bool
         Whether a thread is at work in it, or will be soon: then that thread ends it, or reports that it has stopped.
     error : Exception or None
         Why it cannot go on; None if it is over. Given only if no thread is at work in it.
@@ -295,7 +295,7 @@ class FinishSession(msgspec.Struct, frozen=True):
     """
 
     hosted: "HostedSession"
-    is_advancing: bool = False
+    has_thread: bool = False
     error: Exception | None = None
     ends: tuple[bytes, ...] = ()
 

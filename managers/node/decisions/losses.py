@@ -62,10 +62,10 @@ class PeerLosses:
             case PeersRead():
                 self._update_peers(event, now)
             case PeerChanged():
-                self._peers.changed(event.peer, is_down=event.is_down)
+                self._peers.note_connection(event.peer, is_down=event.is_down)
                 self._check_connecting()
             case LinkRefused():
-                self._peers.refused(event.peer, event.text)
+                self._peers.note_refusal(event.peer, event.text)
                 self._check_connecting()
             case PeerRestarted():
                 if event.peer in self._peers.needed:
@@ -73,7 +73,7 @@ class PeerLosses:
                     self.lose([Loss(event.peer, event.incarnation, again, is_final=True)], now)
                 self._check_connecting()
             case PeersProbed():
-                self.lose(self._peers.probed(event.refused, now), now)
+                self.lose(self._peers.note_probes(event.refused, now), now)
             case PeerStopped():
                 self._peer_stopped(event, now)
 
@@ -102,8 +102,8 @@ class PeerLosses:
         for record in self._table:
             if record.phase is not Phase.CONNECTING:
                 continue
-            missing = self._peers.missing(record.peers)
-            trouble = self._peers.trouble(missing)
+            missing = self._peers.find_missing(record.peers)
+            trouble = self._peers.why_unreachable(missing)
             if not missing:
                 self._sessions.prepared(record, now)
             elif trouble is not None:

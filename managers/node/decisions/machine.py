@@ -116,7 +116,7 @@ def to_continue(record: SessionRecord, deployment: Deployment) -> SessionRecord:
 
 def is_connecting(record: SessionRecord, peers: PeerMonitor) -> bool:
     """Return whether a session waits for peers that never answered: if it is cancelled then, nothing is left of it."""
-    return record.phase is Phase.CONNECTING and bool(peers.missing(record.peers))
+    return record.phase is Phase.CONNECTING and bool(peers.find_missing(record.peers))
 
 
 def cancelled_early(session: str, request: CancelRequest) -> GoneError:
@@ -230,9 +230,7 @@ class NodeMachine:
                 self._actions.append(Return(event.call, None if record is None else record.instance))
             case _:
                 self._on_record(event, now)
-        self._losses.take(now)
-        self.draining.look(now)
-        self._losses.take(now)
+        self._follow_up(now)
         self.closing.finish()
         return self._take_actions()
 
@@ -247,20 +245,24 @@ class NodeMachine:
 
     def tick(self, now: float) -> list[Action]:
         """Return the actions that are due at `now`."""
-        if self.peers.tick(now):
+        if self.peers.is_due(now):
             self._actions.append(ReadPeers())
-            addresses = self.peers.to_probe()
+            addresses = self.peers.begin_probe()
             self._actions += [ProbePeers(addresses)] if addresses else []
         self._timers.run(now)
         self._views.tick(now)
-        self._losses.take(now)
-        self.draining.look(now)
-        self._losses.take(now)
+        self._follow_up(now)
         return self._take_actions()
 
     def deadline(self) -> float:
         """Return the time of the next `tick`; infinity if none is needed."""
         return min(self._timers.deadline(), self.peers.deadline(), self._views.deadline())
+
+    def _follow_up(self, now: float) -> None:
+        """Carry out what follows from new views: losses, and the next step of a drain, which may change views again."""
+        self._losses.take(now)
+        self.draining.look(now)
+        self._losses.take(now)
 
     def _take_actions(self) -> list[Action]:
         actions = self._actions[:]
@@ -473,7 +475,9 @@ class NodeMachine:
         self._timers.set(
             ("session", record.name),
             now + record.seconds,
-            lambda now: self._sessions.withdraw(record, now, self.peers.unreachable(self.peers.missing(record.peers))),
+            lambda now: self._sessions.withdraw(
+                record, now, self.peers.unreachable(self.peers.find_missing(record.peers))
+            ),
         )
         places = {**record.peers, **record.witnesses}
         self._losses.lose(self.peers.need(record.name, places, now), now)

@@ -77,7 +77,7 @@ class PeerMonitor:
         self._plan(now)
         return self._losses(changes)
 
-    def replaced(self, places: Mapping[str, Place]) -> list[Loss]:
+    def find_replaced(self, places: Mapping[str, Place]) -> list[Loss]:
         """Return the losses of these processes whose peer was started again since.
 
         If another session has caused that loss to be reported already, neither `need` nor an update reports it again.
@@ -126,15 +126,15 @@ class PeerMonitor:
         changes += self._members.handle(Tick(), time)
         return self._losses(changes)
 
-    def changed(self, peer: str, *, is_down: bool | None) -> None:
+    def note_connection(self, peer: str, *, is_down: bool | None) -> None:
         """Note that the connection to a peer is broken or cannot be opened, or is open again; None for neither."""
         if is_down:
             self._down.add(peer)
         elif is_down is not None:
             self._down.discard(peer)
 
-    def to_probe(self) -> dict[str, str]:
-        """Return the peers to which a connection is to be tried, and their addresses, until `probed` is called."""
+    def begin_probe(self) -> dict[str, str]:
+        """Begin a probe, until `note_probes` is called: return the addresses of the peers to connect to, by name."""
         if self._is_probing:
             return {}
         members = self._members.members
@@ -146,7 +146,7 @@ class PeerMonitor:
         self._is_probing = bool(addresses)
         return addresses
 
-    def probed(self, refused: Mapping[str, bool], now: float) -> list[Loss]:
+    def note_probes(self, refused: Mapping[str, bool], now: float) -> list[Loss]:
         """Note whether the hosts of peers refused connections, and return the peers that are lost."""
         self._is_probing = False
         time = self._uptime.read(now)
@@ -155,15 +155,15 @@ class PeerMonitor:
             changes += self._members.handle(Probed(peer, is_refused), time)
         return self._losses(changes)
 
-    def refused(self, peer: str, reason: str) -> None:
+    def note_refusal(self, peer: str, reason: str) -> None:
         """Note that a peer refuses links from this process."""
         self._refusals[peer] = reason
 
-    def missing(self, places: Mapping[str, Place]) -> dict[str, Place]:
+    def find_missing(self, places: Mapping[str, Place]) -> dict[str, Place]:
         """Return the peers among these whose expected process has not answered."""
         return {name: place for name, place in places.items() if self._incarnations.get(name, 0) != place.incarnation}
 
-    def trouble(self, missing: Mapping[str, Place]) -> RestartedError | LinkError | None:
+    def why_unreachable(self, missing: Mapping[str, Place]) -> RestartedError | LinkError | None:
         """Return why these peers will not answer; None if they may still answer."""
         later = sorted(name for name, place in missing.items() if self._incarnations.get(name, 0) > place.incarnation)
         if later:
@@ -188,8 +188,8 @@ class PeerMonitor:
             "('dropflow doctor' does)",
         )
 
-    def tick(self, now: float) -> bool:
-        """Return whether the links are to be read now; if so, set `deadline` to the time of the next read."""
+    def is_due(self, now: float) -> bool:
+        """Return whether the links are to be read now; if so, plan the next read."""
         if now < self._next_read:
             return False
         self._next_read = now + self._period

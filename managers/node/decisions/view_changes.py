@@ -147,7 +147,7 @@ class ViewChanges:
             if is_new:
                 self._freeze(member)
         if record.phase.is_started:
-            self._actions += _witness_shown(member)
+            self._actions += _show_witness(member)
 
     def tick(self, now: float) -> None:
         """Carry out the steps that are due at `now`."""
@@ -157,7 +157,7 @@ class ViewChanges:
                 self._carry_out(member, member.views.tick(now), now)
             member.requests.tick(now, member.waiting)
             if member.reminds_at <= now:
-                self._actions += _reminders(member, self._node, now)
+                self._actions += _remind(member, self._node, now)
             if member.gives_up_at <= now:
                 self._give_up(member, now)
 
@@ -182,11 +182,11 @@ class ViewChanges:
             if record.result is not None and record.is_certain:
                 self._actions += _end_answer(record, event, self._node)
         elif _is_voter(record.member, event):
-            self._on_voter_message(record.member, event, now)
+            self._from_voter(record.member, event, now)
         else:
             self._answer_former_voter(record.member, event, now)
 
-    def _on_voter_message(self, member: ViewMember, event: PeerSent, now: float) -> None:
+    def _from_voter(self, member: ViewMember, event: PeerSent, now: float) -> None:
         message, record = event.message, member.record
         if record.result is not None:
             self._actions += _end_answer(record, event, self._node)
@@ -272,7 +272,7 @@ class ViewChanges:
         if record.is_stopping:
             # Its thread stopped to report before it saw that it was to stop for good.
             self._table.set_work(record, Work.THREAD)
-            self._actions.append(CancelSession(record.instance, CancelRequest(), is_advancing=False))
+            self._actions.append(CancelSession(record.instance, CancelRequest(), has_thread=False))
         elif member.joining is not None:
             member.joining.is_stopped = True
             if member.joining.adoption is not None:
@@ -335,7 +335,7 @@ class ViewChanges:
             member.views.is_frozen
             or event.view != member.views.view.number
             or event.peer in member.lost
-            or (place is not None and self._peers.missing({event.peer: place}))
+            or (place is not None and self._peers.find_missing({event.peer: place}))
         ):
             return  # in the next view, another node has the content, or it is computed again
         self._actions.append(AllowFailure(event.fail))
@@ -368,7 +368,7 @@ class ViewChanges:
         if member.views.waiting != member.waiting:
             member.waiting = member.views.waiting
             self._actions.append(ShowWaiting(member.record.instance, member.waiting, member.gives_up_at - now))
-        self._actions += _witness_shown(member)
+        self._actions += _show_witness(member)
 
     def _freeze(self, member: ViewMember) -> None:
         record = member.record
@@ -414,7 +414,7 @@ class ViewChanges:
         # Members that were lost before have answered. If one is lost again, that is a new loss.
         member.lost, member.gone = {}, set()
         voters = {**record.peers, **member.witnesses}
-        self.losses += [*self._peers.need(record.name, voters, now), *self._peers.replaced(voters)]
+        self.losses += [*self._peers.need(record.name, voters, now), *self._peers.find_replaced(voters)]
         self.adopted.append((member, action.decision))
 
     def _give_up(self, member: ViewMember, now: float) -> None:
@@ -482,14 +482,14 @@ class ViewChanges:
 
         If a thread is at work in it, the thread ends it, or reports that it has stopped. Only then a job may end it.
         """
-        is_advancing = record.work is not Work.NONE
-        if record.result is not None or (record.is_stopping and is_advancing):
+        has_thread = record.work is not Work.NONE
+        if record.result is not None or (record.is_stopping and has_thread):
             return
         record.is_stopping = True
-        if not is_advancing:
+        if not has_thread:
             self._table.set_work(record, Work.END)
         record.ends = ends
-        self._actions.append(FinishSession(record.instance, is_advancing, error, ends))
+        self._actions.append(FinishSession(record.instance, has_thread, error, ends))
 
 
 def _own_part_done(member: ViewMember, view: int) -> PartDone:
@@ -517,8 +517,8 @@ def _still_open(members: Iterable[ViewMember], table: SessionTable) -> list[View
     ]
 
 
-def _reminders(member: ViewMember, node: str, now: float) -> list[Action]:
-    """Return the requests to the members that this one waits for: whether the session is over there.
+def _remind(member: ViewMember, node: str, now: float) -> list[Action]:
+    """Plan the next reminder; return the requests to members that this one waits for: whether the session is over.
 
     A cancel that did not arrive here may have ended it on all others. They send nothing more then.
     """
@@ -556,8 +556,8 @@ def _absence_answer(event: PeerSent, node: str) -> list[Action]:
     return [SendToPeer(event.peer, StopSession(message.session, message.epoch, "", node, failure))]
 
 
-def _witness_shown(member: ViewMember) -> list[Action]:
-    """Return the action that updates in the reports of a session whether it lacks a witness, if that has changed."""
+def _show_witness(member: ViewMember) -> list[Action]:
+    """Note whether a session lacks a witness; return the action that updates its reports, if that has changed."""
     before, member.lacks_witness = member.lacks_witness, member.lacks_witness_now
     if member.lacks_witness == before:
         return []

@@ -91,7 +91,7 @@ def test_links_are_read_only_while_peers_are_needed() -> None:
     idle = monitor.peers.deadline()
     monitor.need("s", "b")
     busy = monitor.peers.deadline()
-    is_due = monitor.peers.tick(busy), monitor.peers.tick(busy)
+    is_due = monitor.peers.is_due(busy), monitor.peers.is_due(busy)
     monitor.peers.release("s", 1.0)
 
     assert (idle, busy, monitor.peers.deadline()) == (float("inf"), 3.0 / 8, float("inf"))
@@ -104,12 +104,12 @@ def test_what_a_missing_peer_does_is_reported() -> None:
     places = {name: Place(name, f"tcp://{name}:1", 2) for name in "bcd"}
     monitor.peers.need("s", places, 0.0)
     monitor.peers.update({"d": (2, 0.0)}, 0.0)
-    missing = monitor.peers.missing(places)
-    silent = monitor.peers.trouble(missing)
-    monitor.peers.refused("c", "unknown key")
-    refused = monitor.peers.trouble(missing)
+    missing = monitor.peers.find_missing(places)
+    silent = monitor.peers.why_unreachable(missing)
+    monitor.peers.note_refusal("c", "unknown key")
+    refused = monitor.peers.why_unreachable(missing)
     monitor.peers.update({"b": (3, 0.0)}, 0.0)
-    restarted = monitor.peers.trouble(missing)
+    restarted = monitor.peers.why_unreachable(missing)
 
     assert (sorted(missing), silent) == (["b", "c"], None)
     assert "node b at tcp://b:1 does not answer; node c at tcp://c:1 refuses: unknown key" in str(refused)
@@ -120,29 +120,29 @@ def test_peers_without_a_connection_are_probed() -> None:
     """Only those that are needed and not lost, and no others until the answer; then those that refuse are lost."""
     monitor = _Monitor()
     monitor.need("s", "b", "c")
-    monitor.peers.changed("b", is_down=True)
-    monitor.peers.changed("z", is_down=True)
-    assert monitor.peers.to_probe() == {"b": "tcp://b:1"}
-    assert monitor.peers.to_probe() == {}
+    monitor.peers.note_connection("b", is_down=True)
+    monitor.peers.note_connection("z", is_down=True)
+    assert monitor.peers.begin_probe() == {"b": "tcp://b:1"}
+    assert monitor.peers.begin_probe() == {}
     lost = []
     for _ in range(10):
         monitor.now += 0.5
-        lost += [(loss.peer, monitor.now) for loss in monitor.peers.probed({"b": True}, monitor.now)]
-        monitor.peers.to_probe()
+        lost += [(loss.peer, monitor.now) for loss in monitor.peers.note_probes({"b": True}, monitor.now)]
+        monitor.peers.begin_probe()
     assert lost == [("b", 3.5)]
-    assert monitor.peers.to_probe() == {}
+    assert monitor.peers.begin_probe() == {}
 
 
 def test_peers_that_are_connected_again_are_not_probed() -> None:
     """Other changes of a link, such as an introduction, do not end that there is no connection."""
     monitor = _Monitor()
     monitor.need("s", "b")
-    monitor.peers.changed("b", is_down=True)
-    monitor.peers.changed("b", is_down=None)
-    assert monitor.peers.to_probe() == {"b": "tcp://b:1"}
-    monitor.peers.probed({"b": False}, 0.0)
-    monitor.peers.changed("b", is_down=False)
-    assert monitor.peers.to_probe() == {}
+    monitor.peers.note_connection("b", is_down=True)
+    monitor.peers.note_connection("b", is_down=None)
+    assert monitor.peers.begin_probe() == {"b": "tcp://b:1"}
+    monitor.peers.note_probes({"b": False}, 0.0)
+    monitor.peers.note_connection("b", is_down=False)
+    assert monitor.peers.begin_probe() == {}
 
 
 def test_a_process_that_a_later_view_still_names_is_lost_again() -> None:
@@ -152,10 +152,10 @@ def test_a_process_that_a_later_view_still_names_is_lost_again() -> None:
     new, old = (Place("b", "tcp://b:1", incarnation) for incarnation in (2, 1))
     first = monitor.peers.need("other", {"b": new}, 1.0)
     again = monitor.peers.need("s", {"b": old}, 2.0)
-    replaced = [(loss.peer, loss.before, loss.is_final) for loss in monitor.peers.replaced({"b": old})]
+    replaced = [(loss.peer, loss.before, loss.is_final) for loss in monitor.peers.find_replaced({"b": old})]
 
     assert ([loss.peer for loss in first], again, replaced) == (["b"], [], [("b", 2, True)])
-    assert monitor.peers.replaced({"b": new}) == []
+    assert monitor.peers.find_replaced({"b": new}) == []
 
 
 def test_a_silent_peer_is_no_loss_before_it_counts_as_lost() -> None:

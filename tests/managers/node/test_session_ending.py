@@ -99,7 +99,7 @@ def test_a_thread_that_executes_a_session_ends_it_when_it_is_over_elsewhere() ->
     """The other members have ended the session while a thread works in it here: no other thread or job begins."""
     member = Member()
     assert member.started[0] == StartSession("s")
-    assert member.message(SessionDone("s", 1, 0)) == [FinishSession("s", is_advancing=True)]
+    assert member.message(SessionDone("s", 1, 0)) == [FinishSession("s", has_thread=True)]
     assert member.message(SessionDone("s", 1, 0), "c") == []
     assert member.message(PrepareView("s", 1, 0, (1, 1))) == []
 
@@ -107,7 +107,7 @@ def test_a_thread_that_executes_a_session_ends_it_when_it_is_over_elsewhere() ->
 def test_a_job_ends_a_session_whose_thread_has_stopped_meanwhile() -> None:
     """The thread finished its part before it was told that the session is over elsewhere: a job ends it then, once."""
     member = Member()
-    assert member.message(SessionDone("s", 1, 0)) == [FinishSession("s", is_advancing=True)]
+    assert member.message(SessionDone("s", 1, 0)) == [FinishSession("s", has_thread=True)]
     assert member.stop(PartFinished("s", 1, 0)) == [FinishSession("s")]
     assert member.message(PrepareView("s", 1, 0, (1, 1))) == []
     assert member.message(SessionDone("s", 1, 0), "c") == []
@@ -116,10 +116,10 @@ def test_a_job_ends_a_session_whose_thread_has_stopped_meanwhile() -> None:
 def test_a_session_that_was_cancelled_while_it_was_frozen_does_not_go_on_in_the_next_view() -> None:
     """The thread that ends it is at work when the decision arrives for which it had stopped."""
     member = Member()
-    assert member.message(PrepareView("s", 1, 0, (1, 1))) == [FreezeSession("s", is_advancing=True, shared={})]
+    assert member.message(PrepareView("s", 1, 0, (1, 1))) == [FreezeSession("s", has_thread=True, shared={})]
     assert member.stop(Frozen("s", 1, REPORT)) == []
     request = CancelRequest(reason="enough")
-    assert member.stop(CancelRecorded("s", 1, 3, request)) == [CancelSession("s", request, is_advancing=False)]
+    assert member.stop(CancelRecorded("s", 1, 3, request)) == [CancelSession("s", request, has_thread=False)]
     decision = ViewDecision(View(1, PLACES[:2]), ("a", "b"), b"", lost={"c": "it is silent"})
     assert member.message(AdoptView("s", 1, 0, msgspec.msgpack.encode(decision))) == []
 
@@ -152,10 +152,10 @@ def test_a_part_may_be_finished_before_it_is_reported_that_the_next_view_has_beg
         assert isinstance(continues, ContinueSession)
         if is_frozen:
             assert member.message(PrepareView("s", 1, 1, (1, 1))) == []
-        expected = [FreezeSession("s", is_advancing=False, shared={})] if is_frozen else []
+        expected = [FreezeSession("s", has_thread=False, shared={})] if is_frozen else []
         assert member.stop(PartFinished("s", 1, 1)) == expected
         assert member.stop(Continued("s", 1, 1)) == []
-        assert member.message(SessionDone("s", 1, 1)) == [FinishSession("s", is_advancing=is_frozen)]
+        assert member.message(SessionDone("s", 1, 1)) == [FinishSession("s", has_thread=is_frozen)]
 
 
 @pytest.mark.parametrize("is_frozen", [False, True])
@@ -168,7 +168,7 @@ def test_a_node_that_joins_a_session_anew_removes_what_it_did_while_others_went_
     joining = _joining(view=2)
 
     actions = member.call(3, "prepare", deployment=joining, seconds=10.0)
-    assert CancelSession("s", CancelRequest(), is_advancing=not is_frozen) in actions
+    assert CancelSession("s", CancelRequest(), has_thread=not is_frozen) in actions
     assert not any(isinstance(action, Return) for action in actions)
     member.send(Over("s", 1, SessionState.CANCELLED))
     assert RemoveSession("s", 1, "s") in member.send(Ended("s", 1))
@@ -218,8 +218,8 @@ class OneEnding(RuleBasedStateMachine):
             match action:
                 case StartSession() | FreezeSession() | ContinueSession():
                     self.execute(action)
-                case CancelSession() | LoseNode() | FinishSession(is_advancing=True):
-                    self.cancel_it(is_advancing=action.is_advancing)
+                case CancelSession() | LoseNode() | FinishSession(has_thread=True):
+                    self.cancel_it(has_thread=action.has_thread)
                 case FinishSession():
                     self.begin("finish")
                     self.error = action.error
@@ -235,7 +235,7 @@ class OneEnding(RuleBasedStateMachine):
                 self.begin("thread")
             case FreezeSession():
                 self.is_frozen = True
-                self.begin_thread(is_advancing=action.is_advancing)
+                self.begin_thread(has_thread=action.has_thread)
             case ContinueSession():
                 self.begin("continue")
                 self.view = action.decision.view.number
@@ -260,16 +260,16 @@ class OneEnding(RuleBasedStateMachine):
         assert not any(isinstance(event, Frozen | PartFinished) for event in self.posted)
         self.work = work
 
-    def begin_thread(self, *, is_advancing: bool) -> None:
+    def begin_thread(self, *, has_thread: bool) -> None:
         """Start a thread if none is at work."""
-        if not is_advancing:
+        if not has_thread:
             self.begin("thread")
 
-    def cancel_it(self, *, is_advancing: bool) -> None:
+    def cancel_it(self, *, has_thread: bool) -> None:
         """Cancel the session."""
         if not self.is_ended:
             self.is_cancelled, self.is_frozen = True, False
-            self.begin_thread(is_advancing=is_advancing)
+            self.begin_thread(has_thread=has_thread)
 
     def end_it(self) -> None:
         """End the session."""
@@ -331,7 +331,7 @@ class OneEnding(RuleBasedStateMachine):
             self.end_it()
         else:
             self.work = ""
-            self.cancel_it(is_advancing=False)
+            self.cancel_it(has_thread=False)
 
     @precondition(lambda self: self.posted)
     @rule()

@@ -128,12 +128,12 @@ def promises_without_stopping(patch: Patch) -> None:
     """A member reports and promises, and its session goes on meanwhile."""
     freeze = HostedSession.freeze
 
-    def frozen(self: Any, shared: Any, *, is_advancing: bool) -> None:
-        if is_advancing and not self.session.is_over:
+    def frozen(self: Any, shared: Any, *, has_thread: bool) -> None:
+        if has_thread and not self.session.is_over:
             report = view_states.report_of(self.session, self.piece, workers=1, shared=shared)
             self._report(Frozen(self.name, self.epoch, report))
         else:
-            freeze(self, shared, is_advancing=is_advancing)
+            freeze(self, shared, has_thread=has_thread)
 
     patch.setattr(HostedSession, "freeze", frozen)
 
