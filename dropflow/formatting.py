@@ -144,7 +144,7 @@ def single_line(text: str, max_length: int = _LINE_CHARACTERS) -> str:
 
 
 def with_plain_lines(text: str) -> str:
-    """Return a text whose lines end as Python has them. Browsers post them in another way, whatever they were."""
+    """Return a text whose lines end with a line feed only. Browsers post other line ends."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

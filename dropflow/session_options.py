@@ -140,7 +140,7 @@ class RunOptions(SessionOptions, frozen=True, kw_only=True, forbid_unknown_field
         str,
         Meta(
             description="Where the result store is, a directory or an address such as s3://bucket/results; by "
-            "default as DROPFLOW_STORE says, or ~/.cache/dropflow.",
+            "default that of DROPFLOW_STORE, or ~/.cache/dropflow.",
             extra={"flag": "--store", "type": "place"},
         ),
     ] = ""
@@ -190,7 +190,7 @@ class SubmitOptions(SessionOptions, frozen=True, kw_only=True, forbid_unknown_fi
             le=100,
             title="Nodes with a copy of each result",
             description="Have results on N nodes before the session ends, so that the loss of a node does not lose "
-            "them. A field 'replicas' of a data node says it for that node.",
+            "them. A field 'replicas' of a data node sets it for that node.",
             extra={"flag": "--replicas", "metavar": "N"},
         ),
     ] = 1

@@ -118,8 +118,8 @@ def prepare_records() -> None:
     """Prepare all classes of records that are imported, before several threads decode them.
 
     msgspec 0.22 prepares a class when it is decoded first. If a second thread decodes it meanwhile, the process ends
-    with a segmentation fault. Of what managers and the translator import later, nothing is decoded: their modules are
-    imported before the server is made, except for that of the server itself.
+    with a segmentation fault. Managers and the translator import the modules of all records that they decode before the
+    server is made.
     """
     waiting: list[type[msgspec.Struct]] = [msgspec.Struct]
     while waiting:

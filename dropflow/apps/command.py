@@ -290,9 +290,8 @@ class Command:
         while deadline is not None and self._clock.monotonic() < deadline and _has_members(group):
             for pipe, sink in sinks.items():
                 _pass_on(pipe, sink, once=True)
-            pause.wait(
-                _GROUP_CHECK_SECONDS
-            )  # no event reports the end of a process that is not a child of this process
+            # No event reports the end of a process that is not a child of this process.
+            pause.wait(_GROUP_CHECK_SECONDS)
 
     def _await(self, pid: int) -> None:
         try:

@@ -132,7 +132,7 @@ def nodes_command(output: CommandOutput, *, manager: ConnectionOptions, graph: s
 
 
 def _components(client: "Client", source: str) -> ComponentsAnswer:
-    """Return what the nodes can run, and what of the graph in a file they cannot."""
+    """Return what the nodes can run, and which components of the graph in a file they cannot run."""
     from dropflow.apps.needs import host_needs
     from dropflow.cli.graphs.graph_files import read_graph
 

@@ -292,7 +292,7 @@ def _placed(tasks: TranslatedGraph, units: IntColumn, nodes: int, algorithm: str
 
 
 def _needs(tasks: TranslatedGraph) -> tuple[IntColumn, IntColumn]:
-    """Return the tasks at both ends of each edge: that which makes a value, and that which reads it."""
+    """Return the tasks at both ends of each edge: the one that makes a value, and the one that reads it."""
     before, count = tasks.graph.predecessors, tasks.tasks
     end = int(before.ptr[count])
     target = np.repeat(np.arange(count, dtype=np.int32), np.diff(before.ptr[: count + 1]))

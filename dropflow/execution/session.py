@@ -564,7 +564,7 @@ class Session:
                 self.notes.append(f"the journal is not complete: {error}")
 
     def hand_over(self) -> FrozenSession:
-        """Return the state for a session that continues this one. Of this session, only the runner goes on.
+        """Return the state for a session that continues this one. Only the runner of this session goes on.
 
         No thread may be in `advance`.
         """

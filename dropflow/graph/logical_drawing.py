@@ -70,7 +70,7 @@ def scale_for(positions: Numbers, wide: float, high: float) -> float:
 def separated(positions: Numbers, sizes: Numbers, gaps: tuple[float, float]) -> Numbers:
     """Return the middles of rectangles that are at least the gaps apart in one direction, and in their wanted order.
 
-    Of each two, the direction in which they are farther apart for their sizes keeps them apart. In this direction the
+    Each two are kept apart in the direction in which they are farther apart for their sizes. In this direction the
     later one moves right or down if there is too little room. So no two overlap, in one pass for each direction.
 
     Parameters

@@ -118,7 +118,7 @@ def _why_not(graph: PhysicalGraph, row: int) -> str:
     template = graph.templates[row]
     ours = builtin_name(template)
     if not _is_deterministic(template, ours):
-        return "says that it is not deterministic"
+        return "is marked as not deterministic"
     if ours in _WITH_EFFECTS or any(axis.kind == "mpi" for axis in template.axes):
         return "takes part in a service or an MPI job"
     if any(AppNode(template).changes(argument.name) for argument in template.arguments):

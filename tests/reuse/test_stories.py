@@ -201,7 +201,7 @@ def test_an_explanation_says_why_an_application_ran(story: Story) -> None:
     story.values["Show"] = {"deterministic": False}
     story.run()
     assert why("run3")["Rms"] == ("not reused: module reuse_helpers.py: line 2 changed: return 4 * x",)
-    assert why("run3")["Show"] == ("not reused: says that it is not deterministic",)
+    assert why("run3")["Show"] == ("not reused: is marked as not deterministic",)
 
 
 @pytest.mark.slow
@@ -433,7 +433,7 @@ def test_applications_that_are_no_functions_of_their_inputs_always_run(tmp_path:
     """The built-in ones say so themselves, and the reason is there for people."""
     nodes = [app("Wait", SleepApp.component.dropclass, sleep_time=0), data("out")]
     graph = dropflow.translate(draw(tmp_path / "s.graph", nodes, "Wait > out")).graph
-    assert "says that it is not deterministic" in {key.reason for key in node_keys(graph, CodeReader())}
+    assert "is marked as not deterministic" in {key.reason for key in node_keys(graph, CodeReader())}
 
 
 def _why(story: Story) -> dict[str, tuple[int, int, int, str]]:
@@ -453,7 +453,7 @@ TAKEN = (0, 0, 1, "")
         (_edit_function, "Show", "function `Show`: line 2 changed: return f'{label}: {input}' + '.' * 5000"),
         (_edit_module, "Rms", "module reuse_helpers.py: line 2 changed: return 4 * x"),
         (_edit_input, "Read", "input input.txt changed"),
-        (_edit_random, "Rms", "says that it is not deterministic"),
+        (_edit_random, "Rms", "is marked as not deterministic"),
     ],
 )
 def test_the_reason_is_known_before_a_run(story: Story, edit: Callable[[Story], None], node: str, reason: str) -> None:

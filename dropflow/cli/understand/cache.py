@@ -21,7 +21,7 @@ _store_option = click.option(
     "--store",
     default="",
     metavar="PLACE",
-    help="Where the result store is, a directory or address; by default as DROPFLOW_STORE says, or ~/.cache/dropflow.",
+    help="Where the result store is, a directory or address; by default that of DROPFLOW_STORE, or ~/.cache/dropflow.",
 )
 
 
