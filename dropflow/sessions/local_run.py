@@ -124,12 +124,12 @@ def run(
     choice = refuse_unusable(graph, options.runner)
     for note in placement_notes(graph, choice):
         hooks.on_preparing(note)
-    place = directory if isinstance(directory, Path) else directory()
-    place.mkdir(parents=True, exist_ok=True)
-    with SessionLock(place):
+    run_directory = directory if isinstance(directory, Path) else directory()
+    run_directory.mkdir(parents=True, exist_ok=True)
+    with SessionLock(run_directory):
         graph = note_software(graph)
-        save(graph, place / GRAPH_FILE)
-        return execute(graph, place, options, hooks)
+        save(graph, run_directory / GRAPH_FILE)
+        return execute(graph, run_directory, options, hooks)
 
 
 def directory_for(
@@ -172,19 +172,19 @@ def execute(
     StorageError
         The session directory cannot be written.
     """
-    time = hooks.clock
+    clock = hooks.clock
     choice = parse_runner(options.runner)
     images: list[str] = []
     if not choice.is_engine:
         images = prepare_containers(graph.templates, directory, engine=options.containers, report=hooks.on_preparing)
     shared_memory = SHARED_MEMORY if choice.shares_memory else None
     repository = LocalRepository(
-        directory, directory.name, time, graph, durable=options.durable, shared_memory=shared_memory
+        directory, directory.name, clock, graph, durable=options.durable, shared_memory=shared_memory
     )
     try:
         reuse = None
         if options.reuse:
-            reuse, continuation = _with_reuse(graph, repository, options, time, continuation)
+            reuse, continuation = _with_reuse(graph, repository, options, clock, continuation)
         # If all drops are known to be COMPLETED, no application runs, and no worker is started.
         is_known = continuation is not None and not bytes(continuation.known.states).strip(bytes([DropState.COMPLETED]))
         workspace = repository.workspace
@@ -202,7 +202,7 @@ def execute(
                 report_locals=options.report_locals,
                 run_app=hooks.run_app,
             ),
-            clock=time,
+            clock=clock,
             retry_memory=options.retry_memory,
             infrastructure_retries=options.infrastructure_retries,
             continuation=continuation,
