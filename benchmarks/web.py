@@ -40,8 +40,8 @@ from msgspec import structs
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from dropflow.api.application import make_app
 from dropflow.api.auth import AccessRules
+from dropflow.api.bottle_app import make_app
 from dropflow.api.contents_answer import Download
 from dropflow.api.operations import TIMES
 from dropflow.api.requests import ALL_TIMES, DropStates, TimesQuery

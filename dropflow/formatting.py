@@ -13,12 +13,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+import msgspec
+
 DASH = "\N{EN DASH}"
 """Stands for a value that is not known."""
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _LINE_CHARACTERS = 400
 """Characters of foreign text on one line, if the caller gives no other number."""
+_LAST_LINES = 20
+"""Lines that are shown of the end of a log."""
 # The control characters of ASCII and Latin-1, and those that turn the direction of text.
 _CONTROLS = {
     number: chr(number).encode("unicode_escape").decode()
@@ -146,6 +150,17 @@ def single_line(text: str, max_length: int = _LINE_CHARACTERS) -> str:
 def with_plain_lines(text: str) -> str:
     """Return a text whose lines end with a line feed only. Browsers post other line ends."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def last_lines(content: bytes) -> str:
+    """Return the last lines of the end of a log."""
+    return "\n".join(content.decode(errors="replace").splitlines()[-_LAST_LINES:])
+
+
+def value_text(value: object, most: int) -> str:
+    """Return a text as it is, and another value as JSON; at most this many characters of it."""
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return text if len(text) <= most else f"{text[:most]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def printable(text: str) -> str:

@@ -32,6 +32,10 @@ class DropState(IntEnum):
         return self not in (DropState.INITIALIZED, DropState.WRITING)
 
 
+KEPT_STATES = (DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED)
+"""States that drops keep when their session is continued; drops in other states begin anew."""
+
+
 class AppState(IntEnum):
     """Execution state of an application drop, derived from its drop state for clients."""
 

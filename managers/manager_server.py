@@ -14,8 +14,8 @@ import msgspec
 import psutil
 
 from dropflow.api.addresses import EVERYWHERE, is_loopback
-from dropflow.api.application import make_app
 from dropflow.api.auth import AccessRules
+from dropflow.api.bottle_app import make_app
 from dropflow.api.manager import Manager
 from dropflow.api.routes import Limits, Route, StreamSlots
 from dropflow.api.serving import RestServer

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol, cast
 
 from dropflow.clock import Clock
 from dropflow.errors import InternalError, LinkError
-from dropflow.execution.session_inputs import Inbox
+from dropflow.execution.inbox import Inbox
 from dropflow.failure import text_of
 from managers.machine_calls import Answer, Arguments, Call, CallId, MachineOperation, Return
 

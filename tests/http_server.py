@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from dropflow.api.application import make_app
 from dropflow.api.auth import AccessRules
+from dropflow.api.bottle_app import make_app
 from dropflow.api.routes import Limits, Route, StreamSlots
 from dropflow.api.serving import RestServer
 from dropflow.clock import Clock

@@ -10,7 +10,8 @@ import pytest
 
 import dropflow
 from dropflow import Graph, app
-from dropflow.graph.notebook import MOST_SHAPES, failure_html, last_lines, logical_svg, session_html
+from dropflow.formatting import last_lines
+from dropflow.graph.notebook import MOST_SHAPES, failure_html, logical_svg, session_html
 
 _HOSTILE = "<script>alert('x')</script>\" onload=\"x\x00\n&amp;"
 

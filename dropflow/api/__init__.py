@@ -21,8 +21,8 @@ and one form of errors, by waitress. May not import the execution, data or appli
 `auth`             Access control: a token or a signature, and an allowed Host and Origin, for every method
 `signing`          Signatures of requests with the cluster key or the key of a user: they are made and checked here
 `routes`           Routes, the requests that their handlers get, their answers, and limits on requests
-`application`      A bottle application from a table of routes
-`serving`          Serves an application with waitress, so that event streams and slow clients do not block other
+`bottle_app`       A bottle application from a table of routes
+`serving`          Serves a bottle application with waitress, so that event streams and slow clients do not block other
                    requests
 `waitress_server`  waitress with a loop that its caller runs step by step, and with threads that start when they are
                    needed

@@ -13,6 +13,8 @@ from dropflow.clock import Clock
 from dropflow.version import __version__
 
 Role = Literal["node", "island", "master", "daemon", "translator"]
+MANAGER_ROLES = ("master", "island", "node")
+"""The roles of managers, the topmost first."""
 """The kind of a process."""
 
 

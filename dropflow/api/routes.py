@@ -1,6 +1,6 @@
 """Routes, the requests that their handlers get, their answers, and limits on requests.
 
-`dropflow.api.application` makes an application from a table of routes.
+`dropflow.api.bottle_app` makes an application from a table of routes.
 """
 
 import threading
@@ -179,7 +179,7 @@ class StreamSlots:
     def hold(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
         """Return `chunks`, which hold a slot until they end or the client closes the connection.
 
-        The result must be iterated or closed, which `dropflow.api.application` does.
+        The result must be iterated or closed, which `dropflow.api.bottle_app` does.
 
         Raises
         ------

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from dropflow.api.addresses import address_error, is_loopback
-from dropflow.api.application import RestApp, error_response
+from dropflow.api.bottle_app import RestApp, error_response
 from dropflow.api.routes import StreamSlots
 from dropflow.clock import SystemClock
 from dropflow.errors import HttpError, UsageError
@@ -37,7 +37,7 @@ class RestServer:
     Parameters
     ----------
     app : RestApp
-        An application from `dropflow.api.application.make_app`.
+        An application from `dropflow.api.bottle_app.make_app`.
     host : str
         Address to bind; loopback unless given.
     port : int

@@ -168,7 +168,7 @@ def _first(connections: Sequence[ConnectionState], places: Sequence[int], number
 # Connections of waitress that check the head of each request before they receive its body.
 #
 # waitress receives a whole body before it calls the application. This channel calls
-# `dropflow.api.application.RestApp.check_head` as soon as the head is there. A refused request is answered and its body
+# `dropflow.api.bottle_app.RestApp.check_head` as soon as the head is there. A refused request is answered and its body
 # is not read; the body of another one is read up to its limit. Small bodies are always read, so that the connection is
 # kept.
 #
@@ -468,7 +468,7 @@ class WaitressServer(TcpWSGIServer):  # type: ignore[misc] # waitress has no typ
             Closed by `stop_listening`.
         app : WSGI application
         check_head : callable
-            Decides about a request from its head (`dropflow.api.application.RestApp.check_head`).
+            Decides about a request from its head (`dropflow.api.bottle_app.RestApp.check_head`).
         most : int
             Threads that may run requests.
         limits : ConnectionLimits, optional

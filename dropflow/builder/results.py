@@ -24,13 +24,12 @@ from dropflow.apps.formats import FORMATS
 from dropflow.builder.handles import Data
 from dropflow.errors import AppError, DropflowError, NotFoundError, UsageError
 from dropflow.execution.content_location import Handle
-from dropflow.formatting import single_line
+from dropflow.formatting import last_lines, single_line
 from dropflow.functions import DropContent, RunResult
 from dropflow.graph.notebook import (
     HtmlView,
     failure_html,
     graph_html,
-    last_lines,
     notebook_display,
     problems_html,
     session_html,

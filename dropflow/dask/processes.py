@@ -30,7 +30,7 @@ from dropflow.execution.content_location import Handle
 from dropflow.execution.decisions.events import Event, Failed
 from dropflow.execution.session import Instrument, Session, Watch
 from dropflow.failure import Failure
-from dropflow.graph.notebook import last_lines
+from dropflow.formatting import last_lines
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.text_ids import oid
 from dropflow.runners.make_runner import make_runner

@@ -40,7 +40,7 @@ from dropflow.execution.interfaces import Runner
 from dropflow.execution.session import Execution, Resources, Session, Watch
 from dropflow.execution.tasks import AttemptResult, StreamOpened, Task
 from dropflow.failure import Failure
-from dropflow.graph.notebook import last_lines
+from dropflow.formatting import last_lines
 from dropflow.graph.physical import follower_column, without_fusion
 from dropflow.graph.text_ids import oid
 from dropflow.host.memory import host_memory

@@ -13,7 +13,8 @@ May import `dropflow.graph`, `dropflow.times`, `dropflow.host` and packages belo
                     runs
 `decisions`         The core of a session, which decides and does no I/O: `handle(events) -> actions`
 `session`           A session: the owner of a core, and the order in which decisions become effects
-`session_inputs`    The inbox of a session, its items, and the events for the core that follow from them
+`inbox`             The inbox of a thread that owns a state, and calls that other threads put there
+`session_inputs`    The items of the inbox of a session, and the events for the core that follow from them
 `ready_attempts`    Attempts that can begin: they wait as integers, and become tasks when the runner has room for them
 `priority_queue`    The order by priority, a queue in that order, and whether to wait for more urgent attempts
 `walltime`          The time by which attempts must end, or not be started

@@ -53,10 +53,11 @@ from dropflow.execution.decisions.invariants import check
 from dropflow.execution.failure_table import FailureTable, Fault
 from dropflow.execution.given_attempts import GivenAttempts
 from dropflow.execution.handover import Handover
+from dropflow.execution.inbox import Inbox, OwnerCall
 from dropflow.execution.interfaces import ContentRepository, Exchange, Runner
 from dropflow.execution.journal import Journal
 from dropflow.execution.ready_attempts import ReadyRuns, TaskBuilder
-from dropflow.execution.session_inputs import Inbox, OwnerCall, SessionInput, SessionInputs
+from dropflow.execution.session_inputs import SessionInput, SessionInputs
 from dropflow.execution.statistics import (
     Attempts,
     FailureReport,

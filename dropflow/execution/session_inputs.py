@@ -3,15 +3,13 @@
 Contents are committed here, before the core processes the event. So a consumer never starts on data that do not exist.
 """
 
-import threading
-from collections.abc import Callable, Collection, Iterable, Sequence
-from queue import Empty, SimpleQueue
-from typing import Any, Generic, TypeVar, cast
+from collections.abc import Collection, Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
 
-from dropflow.errors import DropflowError, WorldError
+from dropflow.errors import DropflowError
 from dropflow.execution.attempt_times import AttemptTimes
 from dropflow.execution.chains import is_not_begun
 from dropflow.execution.content_location import Handle
@@ -34,87 +32,12 @@ from dropflow.execution.decisions.events import (
 )
 from dropflow.execution.failure_table import FailureTable
 from dropflow.execution.given_attempts import GivenAttempts
+from dropflow.execution.inbox import OwnerCall
 from dropflow.execution.interfaces import Arrival, RemoteEvent
 from dropflow.execution.tasks import AttemptResult, StreamOpened
 from dropflow.execution.walltime import is_postponed
 from dropflow.failure import Failure
 from dropflow.states import DropState
-
-T = TypeVar("T")
-_OWNER_SECONDS = 20.0
-"""Seconds in which the thread of the session must answer a call."""
-S = TypeVar("S")
-
-# A queue with many writers and one reader, which takes all items at once.
-
-
-class Inbox(Generic[T]):
-    """A queue whose reader takes all items together. The reader is woken, and does not poll."""
-
-    def __init__(self) -> None:
-        # SimpleQueue is written in C: waking the reader through a threading.Event doubles the cost of a message.
-        self._batches: SimpleQueue[tuple[T, ...]] = SimpleQueue()
-
-    def put(self, items: Iterable[T]) -> None:
-        """Add items, from any thread or from a signal handler."""
-        batch = tuple(items)
-        if batch:
-            self._batches.put(batch)
-
-    def drain(self, timeout: float | None = None) -> list[T]:
-        """Return all items that were put since the last call, in order; wait while there are none.
-
-        Parameters
-        ----------
-        timeout : float or None
-            Seconds to wait at most; the list is empty if they have passed.
-        """
-        try:
-            taken = [*self._batches.get(timeout=timeout)]
-            while not self._batches.empty():  # there is no other reader
-                taken += self._batches.get_nowait()
-        except Empty:
-            return []
-        return taken
-
-
-# Calls of other threads into the thread that owns a state, carried out by the owner between two of its steps.
-
-
-class OwnerCall(Generic[S, T]):
-    """One function to be called with the owned state, and its return value or exception."""
-
-    def __init__(self, function: Callable[[S], T]) -> None:
-        self._function = function
-        self._done = threading.Event()
-        self._value: T | None = None
-        self._error: Exception | None = None
-
-    def carry_out(self, state: S) -> None:
-        """Call the function, in the owner's thread. An exception is kept for `wait`."""
-        try:
-            self._value = self._function(state)
-        except Exception as error:  # noqa: BLE001 - raised again by `wait`
-            self._error = error
-        self._done.set()
-
-    def wait(self) -> T:
-        """Return what the function returned, or raise what it raised, in the thread of the caller.
-
-        Raises
-        ------
-        WorldError
-            The owner did not carry out the call within twenty seconds.
-        """
-        if not self._done.wait(_OWNER_SECONDS):
-            raise WorldError(
-                f"the session has not answered for {_OWNER_SECONDS:g} s",
-                hint="it may be waiting for a disk or another node; try again",
-            )
-        if self._error is not None:
-            raise self._error
-        return cast(T, self._value)
-
 
 SessionInput = (
     StreamOpened | AttemptResult | Arrival | Lost | Cancel | CancelDrop | Pause | Continue | OwnerCall[Any, Any]

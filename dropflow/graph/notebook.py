@@ -11,15 +11,13 @@ from typing import Any
 from xml.sax.saxutils import quoteattr
 
 from dropflow.errors import MissingDependencyError
-from dropflow.formatting import format_duration, plural, single_line
+from dropflow.formatting import format_duration, last_lines, plural, single_line
 from dropflow.graph.logical_drawing import LogicalArrow, LogicalDrawing, LogicalShape, draw_logical
 from dropflow.graph.physical import PhysicalGraph
 
 _OPEN_COLOUR = "#d0d7de"
-_LOG_LINES = 20
-"""Lines at the end of a log that are shown."""
 _LOG_BYTES = 16_384
-"""Bytes at the end of a log that are read for these lines."""
+"""Bytes at the end of a log that are read for its last lines."""
 _SHOWN_CAUSES = 10
 """Causes of failures that are shown."""
 _BOX = "font-family:system-ui,sans-serif;margin:.3em 0"
@@ -161,11 +159,6 @@ def log_end(path: str | Path) -> str:
     except OSError:
         return ""
     return last_lines(text)
-
-
-def last_lines(content: bytes) -> str:
-    """Return the last lines of the end of a log."""
-    return "\n".join(content.decode(errors="replace").splitlines()[-_LOG_LINES:])
 
 
 class HtmlView:

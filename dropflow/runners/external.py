@@ -24,7 +24,7 @@ from dropflow.clock import SystemClock
 from dropflow.errors import BadParameterError, LinkError, ResultLostError, WorkerDiedError, WorkerStartError
 from dropflow.execution.chains import LONG_SECONDS, members, not_begun
 from dropflow.execution.executor_spec import ExecutorSpec
-from dropflow.execution.session_inputs import Inbox
+from dropflow.execution.inbox import Inbox
 from dropflow.execution.tasks import AttemptResult, ResultSink, StreamOpened, Task, discard_results
 from dropflow.failure import Failure, summary_of
 from dropflow.graph.physical import IntColumn

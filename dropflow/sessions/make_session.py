@@ -13,10 +13,11 @@ from dropflow.data.repository import LocalRepository
 from dropflow.execution.attempt_times import AttemptTimes
 from dropflow.execution.decisions.continuation import Continuation
 from dropflow.execution.decisions.drop_rules import INFRASTRUCTURE_RETRIES
+from dropflow.execution.inbox import Inbox
 from dropflow.execution.interfaces import Exchange, Runner
 from dropflow.execution.journal import Journal, JournalHeader
 from dropflow.execution.session import Execution, Resources, Session, Watch
-from dropflow.execution.session_inputs import Inbox, SessionInput
+from dropflow.execution.session_inputs import SessionInput
 from dropflow.files import JOURNAL
 from dropflow.graph.codec import digest
 from dropflow.graph.physical import IntColumn, PhysicalGraph, follower_column

@@ -41,9 +41,8 @@ from dropflow.graph.slices import Slice, whole_slice
 from dropflow.graph.templates import Kind
 from dropflow.reuse.log import taken_results
 from dropflow.sessions.retry import Again, OutsideInputs
-from dropflow.states import DropState, SessionState
+from dropflow.states import KEPT_STATES, DropState, SessionState
 
-_SETTLED = (DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED)
 """States that stay when a session continues. Drops that were cancelled or running run again."""
 _SHOWN_CONTENTS = 5
 """Contents in a note."""
@@ -133,7 +132,7 @@ class StoppedSession:
     def settled(self) -> npt.NDArray[np.uint8]:
         """The state of each settled drop, and INITIALIZED for all others."""
         states = np.frombuffer(self.replayed.core.drops.states, dtype=np.uint8).copy()
-        states[~np.isin(states, _SETTLED)] = DropState.INITIALIZED
+        states[~np.isin(states, KEPT_STATES)] = DropState.INITIALIZED
         return states
 
     @cached_property

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from dropflow.api.addresses import http_parts
 from dropflow.api.client import Client
+from dropflow.api.node_records import MANAGER_ROLES
 from dropflow.api.operations import INFO
 from dropflow.api.patience import PatientClient
 from dropflow.api.signing import UserKey, default_key_file
@@ -21,7 +22,6 @@ from managers.keys import ClusterKey, load_any
 
 _REQUEST_SECONDS = 30.0
 """Seconds in which a manager must answer a request, if the command gives no other time."""
-_RANK = ("master", "island", "node")
 
 
 def connect_to(url: str, manager: ConnectionOptions, *, timeout: float = _REQUEST_SECONDS) -> Client:
@@ -70,7 +70,7 @@ def manager_url(manager: ConnectionOptions) -> str:
     """
     if manager.url:
         return _checked(manager.url)
-    records = [record for record in records_here() if record.role in _RANK]
+    records = [record for record in records_here() if record.role in MANAGER_ROLES]
     if not records:
         raise NoManagerError(
             "no manager is named, and none runs on this host",
@@ -89,7 +89,7 @@ def _topmost(records: list[ManagerRecord]) -> list[ManagerRecord]:
     best: dict[str, ManagerRecord] = {}
     for record in records:
         group = record.group or record.url
-        if group not in best or _RANK.index(record.role) < _RANK.index(best[group].role):
+        if group not in best or MANAGER_ROLES.index(record.role) < MANAGER_ROLES.index(best[group].role):
             best[group] = record
     return list(best.values())
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from dropflow.api.drop_records import ResultInfo
 from dropflow.api.requests import ResultList
-from dropflow.formatting import DASH, few, format_brief, format_count, format_size, plural, single_line
+from dropflow.formatting import DASH, few, format_brief, format_count, format_size, plural, single_line, value_text
 from dropflow.graph.codec import digest
 from dropflow.graph.differences import Difference, graph_differences, matched_templates
 from dropflow.graph.drop_counts import DropCounts
@@ -254,7 +254,7 @@ def _cut_edges(graph: PhysicalGraph) -> int:
 
 def _plan(graph: PhysicalGraph) -> Iterator[tuple[str, str]]:
     for name, value in planning_of(graph).items():
-        yield name, _text(value)
+        yield name, value_text(value, _TEXT_CHARACTERS)
     if graph.planned is not None and graph.drops:
         ends = graph.planned[1]
         if np.isfinite(ends).any():
@@ -266,12 +266,7 @@ def _options(graph: PhysicalGraph) -> Iterator[tuple[str, str]]:
     if SUBMISSION in graph.meta:
         for name, value in msgspec.to_builtins(submission_options(graph)).items():
             if name != "until":  # the walltime is another one each time
-                yield name, _text(value)
-
-
-def _text(value: object) -> str:
-    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    return text if len(text) <= _TEXT_CHARACTERS else f"{text[:_TEXT_CHARACTERS]}…"
+                yield name, value_text(value, _TEXT_CHARACTERS)
 
 
 def _totals(first: SessionReport, second: SessionReport) -> Iterator[Difference]:
@@ -370,7 +365,7 @@ def _without_numbers(cause: Cause) -> str:
 
 def _failure(cause: Cause, left: int | None, right: int | None, before: str = "") -> Difference:
     shown = cause.first
-    text = _text(f"{shown.code} {shown.text}{before}".strip())
+    text = value_text(f"{shown.code} {shown.text}{before}".strip(), _TEXT_CHARACTERS)
     return Difference(subject=cause.name, what=text, left=left, right=right, unit="count")
 
 

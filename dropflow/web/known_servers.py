@@ -8,8 +8,7 @@ from urllib.parse import quote
 import msgspec
 
 from dropflow.api.addresses import DEFAULT_PORTS, http_parts, is_loopback
-
-_RANK = ("master", "island", "node")
+from dropflow.api.node_records import MANAGER_ROLES
 
 
 class ServerAddress(msgspec.Struct, frozen=True):
@@ -86,8 +85,8 @@ class KnownServers(msgspec.Struct, frozen=True, kw_only=True):
 
 def front_door(servers: Sequence[ServerAddress], *, above: str = "") -> str:
     """Return the address of the topmost manager among `servers`; empty if none is above the role `above`."""
-    most = _RANK.index(above) if above in _RANK else len(_RANK)
-    ranked = [(_RANK.index(server.role), server.url) for server in servers if server.role in _RANK]
+    most = MANAGER_ROLES.index(above) if above in MANAGER_ROLES else len(MANAGER_ROLES)
+    ranked = [(MANAGER_ROLES.index(server.role), server.url) for server in servers if server.role in MANAGER_ROLES]
     return min(ranked)[1] if ranked and min(ranked)[0] < most else ""
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dropflow.api.drop_records import FIRST_PAGE, PageQuery, ResultInfo
+from dropflow.formatting import value_text
 from dropflow.graph.digests import DropDigests, digest_text, drop_digests
 from dropflow.graph.notes import software_of
 from dropflow.graph.order import reached
@@ -299,9 +300,7 @@ def _nodes(report: SessionReport, rows: IntColumn, away: IntColumn) -> Listed[Or
 
 
 def _parameters(template: Template) -> tuple[tuple[str, str], ...]:
-    return tuple((argument.name, _text(argument.value)) for argument in template.arguments[:_MOST_PARAMETERS])
-
-
-def _text(value: object) -> str:
-    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    return text if len(text) <= _TEXT_CHARACTERS else f"{text[:_TEXT_CHARACTERS]}…"
+    return tuple(
+        (argument.name, value_text(argument.value, _TEXT_CHARACTERS))
+        for argument in template.arguments[:_MOST_PARAMETERS]
+    )

@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 _LINES = 20
 """Number of bits of a position for the number of a line in its part."""
-_SETTLED = 0.3
+_SETTLED_SECONDS = 0.3
 """Seconds after which no text is added to a part: more than the limits of `dropflow.execution.drop_log`."""
 _MOST_PARTS = 30_000
 """Parts of logs that one request may search."""
@@ -152,7 +152,7 @@ class LogReader:
         """Return the first part to which text may still be added; this part and later ones are not shown yet."""
         index, settled = self._index, len(self._index)
         for part in range(len(index) - 1, -1, -1):
-            if now - index.times[part] >= _SETTLED:
+            if now - index.times[part] >= _SETTLED_SECONDS:
                 break
             if index.ends[part] < 0:
                 settled = part

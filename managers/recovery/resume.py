@@ -17,13 +17,12 @@ from dropflow.graph.codec import dump
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.graph.slices import with_placement
 from dropflow.sessions.retry import Again, OutsideInputs, RepeatedDrops, choose
-from dropflow.states import DropState, SessionState
+from dropflow.states import KEPT_STATES, DropState, SessionState
 from managers.deployment import Deployment, Place
 from managers.recovery.records import FEWEST_VOTERS, MemberReport, StoppedPart, View, ViewDecision, unpack_column
 from managers.recovery.replan import decide, known_drops, with_implied_completions
 from managers.recovery.vote import PlanView
 
-_SETTLED = (DropState.COMPLETED, DropState.ERROR, DropState.SKIPPED)
 _SHOWN_NODES = 5
 """Names of nodes in a message."""
 
@@ -194,7 +193,7 @@ def _decided(
     if again.is_named:
         every = again._replace(repeated=tuple(repeated))
         every.refuse(placed, states, is_reset, _outside_inputs(copies), where=session)
-    runs = is_reset | ~np.isin(states, [int(state) for state in _SETTLED])
+    runs = is_reset | ~np.isin(states, [int(state) for state in KEPT_STATES])
     runs[unpack_column(decision.repeated, np.int32)] = True
     # Its nodes may have been lost after the last drop, and before the end of the session.
     is_cut_off = not causes and any(part.status == "FAILED" for part in copies.counted.values())

@@ -21,8 +21,9 @@ from dropflow.data.workspace import Workspace
 from dropflow.errors import DropflowError, WorkerDiedError
 from dropflow.execution.content_location import Handle
 from dropflow.execution.decisions.continuation import Continuation
+from dropflow.execution.inbox import Inbox
 from dropflow.execution.session import Session, Watch
-from dropflow.execution.session_inputs import Inbox, SessionInput
+from dropflow.execution.session_inputs import SessionInput
 from dropflow.execution.tasks import Output, Task
 from dropflow.failure import Failure
 from dropflow.graph.physical import PhysicalGraph

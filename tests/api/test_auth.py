@@ -10,7 +10,6 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from dropflow.api.application import make_app
 from dropflow.api.auth import (
     AccessControl,
     AccessRules,
@@ -22,6 +21,7 @@ from dropflow.api.auth import (
     page_key,
     store_token,
 )
+from dropflow.api.bottle_app import make_app
 from dropflow.api.http_client import ClientRequest, HttpTransport
 from dropflow.api.routes import Limits, Request, Response, Route
 from dropflow.api.signing import WINDOW, Signed, Signer, UserKey, Verifier, derive_user_key, digest, read_revoked

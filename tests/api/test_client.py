@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from dropflow import errors
-from dropflow.api.application import make_app
 from dropflow.api.auth import AccessRules
+from dropflow.api.bottle_app import make_app
 from dropflow.api.client import Client
 from dropflow.api.drop_records import DropQuery
 from dropflow.api.error_body import from_body, status_of, to_body

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dropflow.api.application import make_app
 from dropflow.api.auth import AccessRules, cookie_value
+from dropflow.api.bottle_app import make_app
 from dropflow.api.request_bodies import Budget
 from dropflow.api.routes import Limits, Request, Response, Route
 from dropflow.api.serving import RestServer

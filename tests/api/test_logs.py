@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.api import logs
-from dropflow.api.application import make_app
 from dropflow.api.auth import AccessRules
+from dropflow.api.bottle_app import make_app
 from dropflow.api.client import Client
 from dropflow.api.logs import MANAGER_LOG, LogLine, LogQuery, ManagerLog
 from dropflow.api.routes import Limits, Request, Response

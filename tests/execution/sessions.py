@@ -8,7 +8,8 @@ from typing import Any
 
 from dropflow.execution.interfaces import ContentRepository, Runner
 from dropflow.execution.session import Execution, Resources, Session, Watch
-from dropflow.execution.session_inputs import Inbox, SessionInput
+from dropflow.execution.inbox import Inbox
+from dropflow.execution.session_inputs import SessionInput
 from dropflow.execution.statistics import SessionResult, Statistics
 from dropflow.execution.tasks import AttemptResult, Task
 from dropflow.graph.physical import PhysicalGraph

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from dropflow.errors import BadFileError, StorageError
 from dropflow.execution.content_location import Handle
 from dropflow.execution.decisions.events import Action, Event, Finished
+from dropflow.execution.inbox import Inbox
 from dropflow.execution.journal import Journal, JournalHeader, read, replay
 from dropflow.execution.session import Instrument
-from dropflow.execution.session_inputs import Inbox
 from dropflow.execution.statistics import SessionResult, Statistics
 from dropflow.execution.tasks import AttemptResult, Task
 from dropflow.failure import Failure

@@ -11,8 +11,8 @@ from functools import partial
 import psutil
 import pytest
 
-from dropflow.api.application import make_app
 from dropflow.api.auth import AccessRules
+from dropflow.api.bottle_app import make_app
 from dropflow.api.http_client import ClientRequest, HttpTransport
 from dropflow.api.routes import Limits, StreamSlots
 from dropflow.api.serving import RestServer

@@ -16,11 +16,11 @@ allocates memory for drops. Does no I/O.
 `outline`        The outline of a physical graph: its templates, links and index maps
 `adapters`       Adapters: drops between two nodes of the same kind
 `services`       Services: constructs whose application runs alongside their content
-`columns`        Unrolls an outline: writes the columns of drops and edges
+`unrolling`      Unrolls an outline: writes the columns of drops and edges
 ===============  =======================================================================================================
 """
 
-from translator.unroll.columns import unroll
 from translator.unroll.outline import GraphOutline, outline_of
+from translator.unroll.unrolling import unroll
 
 __all__ = ["GraphOutline", "outline_of", "unroll"]

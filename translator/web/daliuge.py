@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Meta
 
 from dropflow.api.addresses import ISLAND_PORT
-from dropflow.api.application import error_response
+from dropflow.api.bottle_app import error_response
 from dropflow.api.error_pages import wants_page
 from dropflow.api.request_bodies import check_depth
 from dropflow.api.routes import FORM, Request, Response, Route, StreamSlots

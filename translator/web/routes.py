@@ -6,8 +6,8 @@ from pathlib import Path
 
 import bottle
 
-from dropflow.api.application import make_app
 from dropflow.api.auth import AccessRules
+from dropflow.api.bottle_app import make_app
 from dropflow.api.client import Client
 from dropflow.api.logs import ManagerLog
 from dropflow.api.node_records import ManagerInfo, manager_info

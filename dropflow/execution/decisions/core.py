@@ -26,6 +26,7 @@ from dropflow.execution.decisions.drop_rules import (
 )
 from dropflow.execution.decisions.drop_table import DropTable
 from dropflow.execution.decisions.events import (
+    NO_CAUSE,
     Abandon,
     Abort,
     Action,
@@ -50,7 +51,7 @@ from dropflow.execution.decisions.events import (
     Stopped,
     Withdrawn,
 )
-from dropflow.execution.decisions.streaming import NO_CAUSE, Streaming
+from dropflow.execution.decisions.streaming import Streaming
 from dropflow.failure import Failure
 from dropflow.graph.order import refuse_cycle
 from dropflow.graph.physical import PhysicalGraph

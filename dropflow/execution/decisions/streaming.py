@@ -14,13 +14,21 @@ from collections.abc import Iterable
 import numpy as np
 
 from dropflow.execution.decisions.drop_table import DropTable
-from dropflow.execution.decisions.events import Abort, Accept, Action, Opened, Publish, Run, Withdraw, Withdrawn
+from dropflow.execution.decisions.events import (
+    NO_CAUSE,
+    Abort,
+    Accept,
+    Action,
+    Opened,
+    Publish,
+    Run,
+    Withdraw,
+    Withdrawn,
+)
 from dropflow.graph.physical import PhysicalGraph
 from dropflow.states import DropState
 
 _INITIALIZED, _WRITING, _COMPLETED = int(DropState.INITIALIZED), int(DropState.WRITING), int(DropState.COMPLETED)
-NO_CAUSE = -1
-"""Row of the cause of a drop without a failed cause."""
 
 
 class _Stream:

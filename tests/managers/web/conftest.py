@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from dropflow.api.application import make_app
 from dropflow.api.auth import AccessRules
+from dropflow.api.bottle_app import make_app
 from dropflow.api.routes import Limits, StreamSlots
 from dropflow.api.serving import RestServer
 from dropflow.web.sign_in import login_routes

@@ -12,8 +12,8 @@ import psutil
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from dropflow.api.application import make_app
 from dropflow.api.auth import AccessRules
+from dropflow.api.bottle_app import make_app
 from dropflow.api.client import Client
 from dropflow.api.error_body import from_body
 from dropflow.api.routes import Limits, StreamSlots

@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dropflow.api import request_bodies
-from dropflow.api.application import RestApp, make_app
 from dropflow.api.auth import AccessRules
+from dropflow.api.bottle_app import RestApp, make_app
 from dropflow.api.error_pages import relative_page
 from dropflow.api.routes import Limits, Request, Response, Route, StreamSlots
 from dropflow.api.serving import RestServer
