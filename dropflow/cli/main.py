@@ -74,7 +74,10 @@ _GROUPS = {
 _MODULES = {
     "run": ("run", "resume"),
     "retry": ("retry",),
-    "graphs.logical_graphs": ("check", "fill", "info", "diff"),
+    "graphs.check": ("check",),
+    "graphs.fill": ("fill",),
+    "graphs.info": ("info",),
+    "graphs.diff": ("diff",),
     "graphs.plan": ("translate", "unroll", "partition", "map", "schedule"),
     "graphs.drill": ("drill",),
     "understand.explain": ("explain",),

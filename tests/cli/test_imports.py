@@ -142,9 +142,7 @@ def test_a_run_imports_only_what_it_does(examples: Path, tmp_path: Path) -> None
     assert (json.loads(printed.stdout), printed.stderr) == ([], "")
 
 
-@pytest.mark.parametrize(
-    "module", ["click", "dropflow.cli.graphs.logical_graphs", "dropflow.cli.graphs.graph_files", "numpy"]
-)
+@pytest.mark.parametrize("module", ["click", "dropflow.cli.graphs.info", "dropflow.cli.graphs.graph_files", "numpy"])
 def test_ctrl_c_during_an_import_ends_the_command_without_a_traceback(module: str, examples: Path) -> None:
     """Before the command begins as well as while it imports what it needs; the exit status is 130."""
     graph = str(examples / "nested-scatter-gather.graph")

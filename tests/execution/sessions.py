@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from dropflow.execution.inbox import Inbox
 from dropflow.execution.interfaces import ContentRepository, Runner
 from dropflow.execution.session import Execution, Resources, Session, Watch
-from dropflow.execution.inbox import Inbox
 from dropflow.execution.session_inputs import SessionInput
 from dropflow.execution.statistics import SessionResult, Statistics
 from dropflow.execution.tasks import AttemptResult, Task

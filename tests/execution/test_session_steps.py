@@ -11,10 +11,8 @@ from dropflow.execution.content_location import Handle
 from dropflow.execution.decisions.continuation import Restart, continuation_of
 from dropflow.execution.decisions.core import Core
 from dropflow.execution.decisions.events import Event, Failed, Finished
-from dropflow.execution.inbox import Inbox
 from dropflow.execution.interfaces import Exchange
 from dropflow.execution.session import Instrument
-from dropflow.execution.session_inputs import SessionInput
 from dropflow.execution.statistics import Attempts, SessionResult, Statistics, StatisticsPublisher
 from dropflow.execution.tasks import AttemptResult, StreamOpened, Task
 from dropflow.execution.walltime import postponed

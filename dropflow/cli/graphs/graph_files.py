@@ -70,6 +70,16 @@ def examine_graph(
     )
 
 
+def read_document(file: str) -> tuple[str, bytes]:
+    """Return the name of a graph, and what is in its file."""
+    from translator.formats.json_document import read_file
+
+    if is_repository_address(file):
+        fetched = fetch_file(file)
+        return fetched.name, fetched.content
+    return ("stdin", read_standard_input()) if file == "-" else (Path(file).stem, read_file(Path(file)))
+
+
 def read_standard_input() -> bytes:
     """Return the graph on standard input.
 
