@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -211,9 +212,12 @@ def test_a_run_that_was_killed_while_it_removed_its_parts_can_be_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it had renamed to remove it is part of the session, and goes with it."""
+    remove = shutil.rmtree
 
-    def killed(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
+    def killed(path: Path, **options: bool) -> None:
+        if tmp_path in Path(path).parents:
+            raise KeyboardInterrupt
+        remove(path, **options)  # what other killed tests left in shared memory
 
     with monkeypatch.context() as patch:
         patch.setattr("dropflow.data.workspace.shutil.rmtree", killed)
