@@ -245,7 +245,7 @@ class NodeMachine:
 
     def tick(self, now: float) -> list[Action]:
         """Return the actions that are due at `now`."""
-        if self.peers.is_due(now):
+        if self.peers.begin_read(now):
             self._actions.append(ReadPeers())
             addresses = self.peers.begin_probe()
             self._actions += [ProbePeers(addresses)] if addresses else []

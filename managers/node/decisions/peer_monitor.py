@@ -188,7 +188,7 @@ class PeerMonitor:
             "('dropflow doctor' does)",
         )
 
-    def is_due(self, now: float) -> bool:
+    def begin_read(self, now: float) -> bool:
         """Return whether the links are to be read now; if so, plan the next read."""
         if now < self._next_read:
             return False

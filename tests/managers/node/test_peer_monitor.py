@@ -91,7 +91,7 @@ def test_links_are_read_only_while_peers_are_needed() -> None:
     idle = monitor.peers.deadline()
     monitor.need("s", "b")
     busy = monitor.peers.deadline()
-    is_due = monitor.peers.is_due(busy), monitor.peers.is_due(busy)
+    is_due = monitor.peers.begin_read(busy), monitor.peers.begin_read(busy)
     monitor.peers.release("s", 1.0)
 
     assert (idle, busy, monitor.peers.deadline()) == (float("inf"), 3.0 / 8, float("inf"))
