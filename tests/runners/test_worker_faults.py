@@ -480,15 +480,8 @@ def test_programs_clean_up_at_sigterm(tmp_path: Path) -> None:
 
 def test_a_stopped_worker_is_killed(tmp_path: Path) -> None:
     """A worker process that was stopped by SIGSTOP cannot react; it is killed after the grace period."""
-
-    def stop() -> None:
-        begun = tmp_path / "files" / "has-begun"
-        while not begun.exists():
-            threading.Event().wait(0.005)
-        os.kill(int(begun.read_text()), signal.SIGSTOP)
-
-    threading.Thread(target=stop, daemon=True).start()
-    _cancelled(_cancel_function("time.sleep(98765)", tmp_path), tmp_path, grace=0.3)
+    stop = "os.kill(os.getpid(), 19); time.sleep(98765)"
+    _cancelled(_cancel_function(stop, tmp_path), tmp_path, grace=0.3)
 
 
 # Chains of applications in real worker processes: one worker, faults of the right application, limits of each.
