@@ -175,7 +175,7 @@ def _uptime_at_start(process: int) -> float:
 
 
 def _is_running(record: ManagerRecord) -> bool:
-    import psutil  # as above
+    import psutil  # 25 ms, only with a record
 
     try:
         return abs(_uptime_at_start(record.process) - record.started) < _SLACK
